@@ -1,0 +1,47 @@
+# Every target sets up what it needs: a fresh clone plus Python >= 3.10 and make is enough.
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test test-slow check lint types layers bench peer clean
+
+$(STAMP): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q -c constraints.txt setuptools wheel
+	$(PY) -m pip install -q -c constraints.txt --no-build-isolation -e '.[test]'
+	@touch $@
+
+# The main job on a local directory: a faulty simulated device is trained, watched and found out.
+demo: $(STAMP)
+	$(PY) -m spool_check demo
+
+test: $(STAMP)
+	$(PY) -m pytest -n 2 --dist loadgroup -m 'not slow'
+
+test-slow: $(STAMP)
+	$(PY) -m pytest -n 2 --dist loadgroup -m slow
+
+check: lint types layers
+
+lint: $(STAMP)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+types: $(STAMP)
+	$(VENV)/bin/mypy
+
+layers: $(STAMP)
+	$(PY) -m pytest -q tests/house
+
+bench: $(STAMP)
+	$(PY) benchmarks/publish.py
+	$(PY) benchmarks/end_to_end.py
+	$(PY) benchmarks/compare.py
+
+# The tool that users come from, in an environment of its own: the oracle of tests marked "peer".
+peer: $(STAMP)
+	sh tests/peer_env.sh
+
+clean:
+	rm -rf $(VENV) .venv-peer build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo
