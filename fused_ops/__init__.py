@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from . import (  # noqa: F401  (imported for the references that they register)
     activations,
+    attention_backward,
+    attention_forward,
     gated,
     group_norms,
     matmuls,

@@ -105,6 +105,8 @@ class FusedOp:
     def _chosen(self, bound: Bound) -> dict[str, Any]:
         """The arguments that the definition takes; any other must be inert, an output buffer or at its default."""
         taken = inspect.signature(self.definition).parameters
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in taken.values()):
+            return bound.values
         outs = {argument.name for argument in bound.schema.outs}
         for argument in bound.schema.arguments:
             name = argument.name

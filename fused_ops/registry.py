@@ -42,7 +42,8 @@ def register(
 ) -> Callable[[Definition], Definition]:
     """Decorator that registers a definition under its schema's name and the aliases.
 
-    The definition takes a `Precision` and then, by name, those schema arguments that it implements: it calls
+    The definition takes a `Precision` and then, by name (or all in one `**arguments`), those schema arguments that it
+    implements: it calls
     `precision.up` on float inputs before and `precision.down(value, dtype)` on results after computing, and raises
     `InvalidArgument` for bad input. A schema argument that it does not take is "not supported" unless it has its
     default or is named in `inert`. A name that is taken already needs `replace=True`.
@@ -76,7 +77,10 @@ def _check_definition(schemas: tuple[Schema, ...], definition: Callable[..., Any
     """A misspelt argument must fail at registration, not at the first call."""
     if not schemas:
         raise ValueError("register needs the official schema text")
-    first, *taken = inspect.signature(definition).parameters
+    first, *parameters = inspect.signature(definition).parameters.values()
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
+        return
+    taken = [parameter.name for parameter in parameters]
     known = {argument.name for schema in schemas for argument in schema.arguments}
     for name in [*taken, *inert]:
         if name not in known:
@@ -85,5 +89,5 @@ def _check_definition(schemas: tuple[Schema, ...], definition: Callable[..., Any
     for argument in schemas[0].arguments:
         if argument.required and argument.name not in implemented and not argument.written:
             raise ValueError(
-                f"{schemas[0].name}: the definition ({first}, …) does not take the required {argument.name}"
+                f"{schemas[0].name}: the definition ({first.name}, …) does not take the required {argument.name}"
             )
