@@ -139,7 +139,10 @@ def _float(argument: Argument, value: Any) -> float:
     return float(_number(argument, value))
 
 
-def _int(argument: Argument, value: Any) -> int:
+def _int(argument: Argument, value: Any) -> Any:
+    # Schemas number dtypes where Python callers give the dtype itself.
+    if isinstance(value, torch.dtype) and argument.name.endswith("dtype"):
+        return value
     plain = _number(argument, value)
     if plain != int(plain):
         raise InvalidArgument(argument.name, describe(value), "must be a whole number")

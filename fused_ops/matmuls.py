@@ -69,3 +69,94 @@ def matmul_backward(
     if mask[1]:
         dother = run.down((rows.mT @ dy).sum_to_size(columns.shape).reshape(other.shape), other.dtype)
     return dself, dother
+
+
+@register(
+    "npu_bmmV2(Tensor self, Tensor mat2, int[] output_sizes) -> Tensor",
+    source="op-plugin schema, manual and host code: a broadcasting matrix product; output_sizes, if not empty, is the "
+    "shape to which broadcast batch dimensions are summed",
+)
+def bmm_v2(run: Precision, self: Tensor, mat2: Tensor, output_sizes: tuple[int, ...]) -> Tensor:
+    check(self.dim() > 0, "self", self, "needs at least one dimension")
+    check(mat2.dim() > 0, "mat2", mat2, "needs at least one dimension")
+    left = self.unsqueeze(0) if self.dim() == 1 else self
+    right = mat2.unsqueeze(1) if mat2.dim() == 1 else mat2
+    check(left.shape[-1] == right.shape[-2], "mat2", mat2, f"its rows must match self's {left.shape[-1]} columns")
+    y = product(run, left, right)
+    if output_sizes:
+        y = _summed(y, output_sizes, "output_sizes")
+    elif self.dim() == 1 != mat2.dim():
+        y = y.squeeze(-2)
+    elif mat2.dim() == 1 != self.dim():
+        y = y.squeeze(-1)
+    return run.down(y, self.dtype)
+
+
+def _summed(y: Tensor, sizes: tuple[int, ...], name: str) -> Tensor:
+    rank = y.dim()
+    aligned = (1,) * (rank - len(sizes)) + tuple(sizes)
+    fits = len(sizes) <= rank and all(size in {1, full} for size, full in zip(aligned, y.shape, strict=True))
+    if not fits:
+        # One-dimensional operands: the same elements in another shape.
+        check(torch.Size(sizes).numel() == y.numel(), name, sizes, f"must be reachable from {tuple(y.shape)} by sums")
+        return y.reshape(sizes)
+    return y.sum_to_size(aligned).reshape(sizes)
+
+
+def _bmm_operands(grad: Tensor, mat1: Tensor, mat2: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    left = mat1.unsqueeze(0) if mat1.dim() == 1 else mat1
+    right = mat2.unsqueeze(1) if mat2.dim() == 1 else mat2
+    batch = max(left.dim(), right.dim()) - 2
+    return grad.reshape(*grad.shape[:batch], left.shape[-2], right.shape[-1]), left, right
+
+
+@register(
+    "npu_bmm_v2_mat1_backward(Tensor grad, Tensor mat1, Tensor mat2, SymInt[] size) -> Tensor",
+    source="op-plugin schema and host code: grad · mat2ᵀ, summed to size",
+    backward_of="npu_bmmV2",
+)
+def bmm_v2_mat1_backward(run: Precision, grad: Tensor, mat1: Tensor, mat2: Tensor, size: tuple[int, ...]) -> Tensor:
+    dy, _, right = _bmm_operands(grad, mat1, mat2)
+    return run.down(_summed(product(run, dy, right.mT), size, "size"), mat1.dtype)
+
+
+@register(
+    "npu_bmm_v2_mat2_backward(Tensor grad, Tensor mat1, Tensor mat2, SymInt[] size) -> Tensor",
+    source="op-plugin schema and host code: mat1ᵀ · grad, summed to size",
+    backward_of="npu_bmmV2",
+)
+def bmm_v2_mat2_backward(run: Precision, grad: Tensor, mat1: Tensor, mat2: Tensor, size: tuple[int, ...]) -> Tensor:
+    dy, left, _ = _bmm_operands(grad, mat1, mat2)
+    return run.down(_summed(product(run, left.mT, dy), size, "size"), mat2.dtype)
+
+
+@register(
+    "npu_transpose_batchmatmul(Tensor input, Tensor weight, *, Tensor? bias=None, Tensor? scale=None, "
+    "int[]? perm_x1=None, int[]? perm_x2=None, int[]? perm_y=None, int? batch_split_factor=1) -> Tensor",
+    source="op-plugin schema, manual, host code and test: batch first, then matrices; the result is [M, B, N], or "
+    "[factor, M, B·N/factor]; bias is not supported by the operator, scale (int8 result) not by the reference",
+)
+def transpose_batchmatmul(
+    run: Precision,
+    input: Tensor,
+    weight: Tensor,
+    perm_x1: tuple[int, ...] | None,
+    perm_x2: tuple[int, ...] | None,
+    perm_y: tuple[int, ...] | None,
+    batch_split_factor: int | None,
+) -> Tensor:
+    for name, tensor in (("input", input), ("weight", weight)):
+        check(tensor.dim() == 3, name, tensor, "must have 3 dimensions")
+    orders = {"perm_x1": perm_x1 or (0, 1, 2), "perm_x2": perm_x2 or (0, 1, 2), "perm_y": perm_y or (1, 0, 2)}
+    for name, order in orders.items():
+        check(sorted(order) == [0, 1, 2], name, order, "must be a permutation of 0, 1, 2")
+    left, right = input.permute(orders["perm_x1"]), weight.permute(orders["perm_x2"])
+    fits = left.shape[0] == right.shape[0] and left.shape[2] == right.shape[1]
+    check(fits, "weight", weight, f"must be [{left.shape[0]}, {left.shape[2]}, N] after perm_x2")
+    y = (run.up(left) @ run.up(right)).permute(orders["perm_y"])
+    factor = 1 if batch_split_factor is None else batch_split_factor
+    if factor > 1:
+        columns = y.shape[1] * y.shape[2]
+        check(columns % factor == 0, "batch_split_factor", factor, f"must divide {columns}")
+        y = y.reshape(y.shape[0], factor, columns // factor).transpose(0, 1)
+    return run.down(y, input.dtype).contiguous()

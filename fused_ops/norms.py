@@ -88,3 +88,26 @@ def rms_norm_backward(run: Precision, dy: Tensor, self: Tensor, gamma: Tensor, r
     dx = (scaled - x * r * (scaled * x * r).mean(dims, keepdim=True)) * r
     dgamma = (d * x * r).reshape(-1, *gamma.shape).sum(0)
     return run.down(dx, self.dtype), run.down(dgamma, torch.float32)
+
+
+@register(
+    "npu_add_rms_norm(Tensor x1, Tensor x2, Tensor gamma, float epsilon=1e-06) -> (Tensor y, Tensor rstd, Tensor x)",
+    source="op-plugin schema and manual: x = x1 + x2, normalised before it is rounded; on inference products rstd is "
+    "invalid, which a bundle does not tell: it is compared",
+)
+def add_rms_norm(
+    run: Precision, x1: Tensor, x2: Tensor, gamma: Tensor, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    check(x1.shape == x2.shape, "x2", x2, f"must have x1's shape {tuple(x1.shape)}")
+    x = run.up(x1) + run.up(x2)
+    y, rstd = rms_normalise(x, run.up(gamma), epsilon)
+    return run.down(y, x1.dtype), run.down(rstd, torch.float32), run.down(x, x1.dtype)
+
+
+@register(
+    "npu_gemma_rms_norm(Tensor self, Tensor gamma, float epsilon=1e-06) -> (Tensor y, Tensor rstd)",
+    source="op-plugin schema, host code and test: rms_norm with the factor 1 + gamma",
+)
+def gemma_rms_norm(run: Precision, self: Tensor, gamma: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    y, rstd = rms_normalise(run.up(self), 1 + run.up(gamma), epsilon)
+    return run.down(y, self.dtype), run.down(rstd, torch.float32)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from .errors import check
+from .ordering import check_dim
 from .precision import Precision
 from .registry import register
 
 # A finite fill: a fully masked row is uniform, and a score below it would beat a masked entry.
 _FILL = -10000.0
+_MASK_ALIGNMENT = 128
 
 
 def _check_mask(mask: Tensor, shape: torch.Size) -> None:
@@ -47,3 +52,53 @@ def scaled_masked_softmax_backward(
     p, dy = run.up(y), run.up(y_grad)
     dx = scale * p * (dy - (dy * p).sum(-1, keepdim=True))
     return run.down(dx.masked_fill(mask.bool(), 0.0), y.dtype)
+
+
+def _random_parts(bound: Mapping[str, Any]) -> dict[int, str]:
+    reasons = {0: "the mask comes from the device's random generator and is padded to 128"}
+    if bound["prob"] != 0:
+        reasons[2] = "depends on the dropout mask"
+    return reasons
+
+
+@register(
+    "npu_dropout_with_add_softmax(Tensor self, Tensor x1, Scalar alpha, float prob, int dim) "
+    "-> (Tensor mask, Tensor result_softmax, Tensor result_dropout)",
+    source="op-plugin schema, manual, host code and test: softmax(x1 + alpha·self); prob is the share that is dropped",
+    deterministic=False,
+    uncompared=_random_parts,
+)
+def dropout_with_add_softmax(
+    run: Precision, self: Tensor, x1: Tensor, alpha: float, prob: float, dim: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    check(self.shape == x1.shape, "x1", x1, f"must have self's shape {tuple(self.shape)}")
+    check(0 <= prob < 1, "prob", prob, "must lie in [0, 1)")
+    check_dim(self, dim)
+    result = torch.softmax(run.up(x1) + alpha * run.up(self), dim)
+    length = -(-self.numel() // _MASK_ALIGNMENT) * _MASK_ALIGNMENT
+    mask = torch.ones(length, dtype=torch.uint8, device=self.device)
+    # With a probability above 0 the values depend on a mask that nobody captured.
+    dropped = result if prob == 0 else torch.full_like(result, torch.nan)
+    return mask, run.down(result, x1.dtype), run.down(dropped, self.dtype)
+
+
+@register(
+    "npu_dropout_with_add_softmax_backward(Tensor grad, Tensor mask, Tensor softmax_out, Scalar alpha, float prob, "
+    "int dim) -> (Tensor dself, Tensor dx1)",
+    source="op-plugin schema and host code: alpha times the softmax gradient of the dropped grad. The host code "
+    "returns "
+    "grad itself as the second value, where mathematics asks for the softmax gradient; the host code is followed",
+    backward_of="npu_dropout_with_add_softmax",
+)
+def dropout_with_add_softmax_backward(
+    run: Precision, grad: Tensor, mask: Tensor, softmax_out: Tensor, alpha: float, prob: float, dim: int
+) -> tuple[Tensor, Tensor]:
+    check(grad.shape == softmax_out.shape, "grad", grad, f"must have softmax_out's shape {tuple(softmax_out.shape)}")
+    check(0 <= prob < 1, "prob", prob, "must lie in [0, 1)")
+    check(mask.numel() >= grad.numel(), "mask", mask, f"must hold at least {grad.numel()} elements")
+    check_dim(grad, dim)
+    p = run.up(softmax_out)
+    kept = (mask.reshape(-1)[: grad.numel()] != 0).reshape(grad.shape)
+    dp = run.up(grad) * kept / (1 - prob)
+    dself = alpha * p * (dp - (dp * p).sum(dim, keepdim=True))
+    return run.down(dself, softmax_out.dtype), run.down(run.up(grad), grad.dtype)
