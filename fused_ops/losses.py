@@ -29,7 +29,7 @@ def _targets(
         weights = rows.new_ones(classes, dtype=run.dtype(rows.dtype))
     else:
         check(tuple(weight.shape) == (classes,), "weight", weight, f"must have the shape [{classes}]")
-        weights = run.up(weight)
+        weights = run.up(weight).to(run.dtype(rows.dtype))
     counts = (~ignored).to(weights.dtype)
     return weights, weights[target.clamp(0, classes - 1)], counts
 

@@ -150,6 +150,8 @@ def _unpermute_gradients(
             dprobs = (run.up(permuted_tokens) * spread).sum(1).reshape(probs.shape)
         return spread if weight is None else spread * weight, dprobs
     top_k = _choices(probs, index)
+    fits = dy.shape[0] * top_k == index.numel()
+    check(fits, "grad_unpermuted_tokens", grad, f"must have {index.numel() // top_k} rows, one per token")
     spread = dy.repeat_interleave(top_k, 0)
     dprobs = None
     if probs is not None and permuted_tokens is not None:

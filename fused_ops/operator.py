@@ -69,14 +69,14 @@ class FusedOp:
             names.update(dict.fromkeys(argument.name for argument in schema.written))
         return tuple(names)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._run(OWN, args, kwargs)
 
-    def golden(self, *args: Any, **kwargs: Any) -> Any:
+    def golden(self, /, *args: Any, **kwargs: Any) -> Any:
         """The result in float64, computed in float64 from the arguments as they are."""
         return self._run(GOLDEN, args, kwargs)
 
-    def uncompared(self, *args: Any, **kwargs: Any) -> dict[int, str]:
+    def uncompared(self, /, *args: Any, **kwargs: Any) -> dict[int, str]:
         """Outputs of this call, by index, that must not be compared by value, each with its reason."""
         if callable(self.undefined):
             return dict(self.undefined(self._bind(args, kwargs).values))

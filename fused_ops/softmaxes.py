@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .errors import check
+from .movement import fresh
 from .ordering import check_dim
 from .precision import Precision
 from .registry import register
@@ -101,4 +102,4 @@ def dropout_with_add_softmax_backward(
     kept = (mask.reshape(-1)[: grad.numel()] != 0).reshape(grad.shape)
     dp = run.up(grad) * kept / (1 - prob)
     dself = alpha * p * (dp - (dp * p).sum(dim, keepdim=True))
-    return run.down(dself, softmax_out.dtype), run.down(run.up(grad), grad.dtype)
+    return run.down(dself, softmax_out.dtype), fresh(run, grad)
