@@ -1,0 +1,52 @@
+"""How a reader reads: every option of `watch` and `reprocess`, with its default."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from spool import ConfigError, SpoolOptions
+
+from .judging import JudgeOptions
+
+
+@dataclass(frozen=True)
+class ReaderOptions:
+    """Options of a reader.
+
+    Attributes:
+        out: the results folder.
+        device: `auto`, `cpu`, `cuda`, `cuda:N`, `npu` or `npu:N`.
+        workers: worker processes; None is one a device, 0 judges in this process.
+        ranks: judge only these; None is all.
+        judge: how calls are judged.
+        call_timeout: seconds after which a call that does not end costs its bundle one attempt.
+        follow: go on when every session is over and the spool is empty.
+        stale_after: seconds of silence after which a writer, or another reader, counts as dead.
+        retry_failed: take bundles out of quarantine first.
+        columns: `zh`, the compatible CSV column names, or `en`.
+        spool: options of the spool itself.
+    """
+
+    out: Path
+    device: str = "auto"
+    workers: int | None = None
+    ranks: Collection[int] | None = None
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
+    call_timeout: float = 300.0
+    follow: bool = False
+    stale_after: float = 30.0
+    retry_failed: bool = False
+    columns: str = "zh"
+    spool: SpoolOptions = field(default_factory=SpoolOptions)
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 0:
+            raise ConfigError(f"workers = {self.workers}: must be 0 (judge in this process) or more")
+        if not self.call_timeout > 0:
+            raise ConfigError(f"call_timeout = {self.call_timeout}: must be above 0 seconds")
+        if not self.stale_after > 0:
+            raise ConfigError(f"stale_after = {self.stale_after}: must be above 0 seconds")
+        if self.columns not in ("zh", "en"):
+            raise ConfigError(f"columns = {self.columns!r}: must be zh or en")

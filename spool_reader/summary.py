@@ -1,0 +1,163 @@
+"""The state of a judging in numbers: verdicts, operators, the worst calls, the first divergence, sessions."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from spool import SessionRecord
+
+from .results import read_rows
+from .rows import ROW_VERSION, SEVERITY, Finding, finding_of
+
+WORST = 10
+
+
+@dataclass(frozen=True)
+class SessionState:
+    """One writer process: what it says of itself and whether it has come to an end."""
+
+    session: str
+    rank: int
+    state: str
+    counts: dict[str, int]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the writer closed its session itself, without an exception."""
+        return self.state == "closed"
+
+    @staticmethod
+    def of(record: SessionRecord, *, dead: bool = False) -> SessionState:
+        """A session as its file tells it; `dead` when it says open and nothing has moved for too long."""
+        state = "dead" if dead else str(record.state)
+        return SessionState(record.session, record.rank, state, dict(record.counts))
+
+
+@dataclass
+class Summary:
+    """Counts over rows; `checked` and `quarantined` are of this run, all else of the whole results folder."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    operators: dict[str, Counter[str]] = field(default_factory=dict)
+    first_divergence: dict[tuple[str, int], Finding] = field(default_factory=dict)
+    sessions: list[SessionState] = field(default_factory=list)
+    quarantined: list[dict[str, Any]] = field(default_factory=list)
+    checked: int = 0
+    fenced: int = 0
+    seconds: float = 0.0
+    stopped: bool = False
+    results: str = ""
+    reports: list[str] = field(default_factory=list)
+    _worst: list[tuple[float, float, int, Finding]] = field(default_factory=list)
+    _entered: int = 0
+
+    def add(self, finding: Finding) -> None:
+        """Count one row."""
+        self.verdicts[finding.verdict] += 1
+        self.operators.setdefault(finding.operator, Counter())[finding.verdict] += 1
+        severity = SEVERITY[finding.verdict]
+        if severity >= SEVERITY["error"]:
+            self._note_divergence(finding)
+        if severity > 0:
+            self._entered += 1
+            ratio = finding.ratio if finding.ratio is not None else math.inf if severity > 2 else 0.0
+            entry = (float(severity), ratio, -self._entered, finding)
+            if len(self._worst) < WORST:
+                heapq.heappush(self._worst, entry)
+            elif entry > self._worst[0]:
+                heapq.heapreplace(self._worst, entry)
+
+    def _note_divergence(self, finding: Finding) -> None:
+        place = (finding.session, finding.rank)
+        first = self.first_divergence.get(place)
+        if first is None or (finding.step, finding.seq) < (first.step, first.seq):
+            self.first_divergence[place] = finding
+
+    @property
+    def rows(self) -> int:
+        """All rows of the results folder."""
+        return sum(self.verdicts.values())
+
+    @property
+    def failed(self) -> int:
+        """Calls that failed."""
+        return self.verdicts["error"]
+
+    @property
+    def worst(self) -> list[Finding]:
+        """The worst calls, worst first."""
+        return [entry[-1] for entry in sorted(self._worst, reverse=True)]
+
+    @property
+    def dropped(self) -> int:
+        """Calls that writers gave up because the spool was full."""
+        return sum(session.counts.get("dropped", 0) for session in self.sessions)
+
+    @property
+    def incomplete(self) -> list[SessionState]:
+        """Sessions that never came to a good end."""
+        return [session for session in self.sessions if not session.complete]
+
+    @property
+    def exit_code(self) -> int:
+        """0 all passed, 1 some failed or could not be judged at all, 5 nothing was checked."""
+        if self.failed or self.quarantined:
+            return 1
+        return 0 if self.checked else 5
+
+    def result_line(self) -> str:
+        """The one line that says how it ended."""
+        order = sorted(SEVERITY, key=lambda verdict: -SEVERITY[verdict])
+        counts = ", ".join(f"{self.verdicts[verdict]} {verdict}" for verdict in order if self.verdicts[verdict])
+        more = [f"{len(self.quarantined)} quarantined"] if self.quarantined else []
+        more += [f"{self.dropped} dropped"] if self.dropped else []
+        more += [f"{len(self.incomplete)} incomplete sessions"] if self.incomplete else []
+        word = {0: "PASS", 1: "FAIL", 5: "NOTHING CHECKED"}[self.exit_code]
+        return f"RESULT {word}: {', '.join([counts or 'no rows', *more])}"
+
+    def to_json(self) -> dict[str, Any]:
+        """As the last line of `--json`."""
+        return {
+            "verdicts": dict(self.verdicts),
+            "rows": self.rows,
+            "checked": self.checked,
+            "operators": {name: dict(counts) for name, counts in sorted(self.operators.items())},
+            "worst": [_plain(finding) for finding in self.worst],
+            "first_divergence": [_plain(finding) for _, finding in sorted(self.first_divergence.items())],
+            "sessions": [{**asdict(session), "complete": session.complete} for session in self.sessions],
+            "quarantined": self.quarantined,
+            "dropped": self.dropped,
+            "fenced": self.fenced,
+            "seconds": round(self.seconds, 3),
+            "stopped": self.stopped,
+            "exit_code": self.exit_code,
+            "results": self.results,
+            "reports": self.reports,
+        }
+
+
+def summarise(folders: Iterable[Path]) -> Summary:
+    """The summary of any set of results folders; every row counts as checked."""
+    summary = Summary()
+    for row in read_rows(folders):
+        summary.add(finding_of(row))
+    summary.checked = sum(count for verdict, count in summary.verdicts.items() if verdict != "skip")
+    return summary
+
+
+def summary_line(summary: Summary) -> dict[str, Any]:
+    """The object that ends a `--json` stream."""
+    return {"v": ROW_VERSION, "summary": summary.to_json()}
+
+
+def _plain(finding: Finding) -> dict[str, Any]:
+    plain = asdict(finding)
+    if finding.ratio is not None and not math.isfinite(finding.ratio):
+        plain["ratio"] = str(finding.ratio)
+    return plain

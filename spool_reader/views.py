@@ -1,0 +1,35 @@
+"""The CSV files made again from the rows, now and then while running and once at the end."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from .csv_views import write_csvs
+
+_SECONDS = 30.0
+# Making the files reads every row: as the folder grows they are made less often, at most a twentieth of the time.
+_SHARE = 20.0
+
+
+class Views:
+    """Keeps one set of CSV files of a results folder fresh."""
+
+    def __init__(self, folder: Path, columns: str) -> None:
+        self._folder = folder
+        self._columns = columns
+        self._timestamp = time.strftime("%Y%m%d%H%M%S")
+        self._next = time.monotonic() + _SECONDS
+
+    def refresh(self) -> None:
+        """Make the files again if it is time."""
+        if time.monotonic() >= self._next:
+            self.write()
+
+    def write(self) -> list[str]:
+        """Make the files again; returns their paths."""
+        start = time.monotonic()
+        paths = write_csvs(self._folder, columns=self._columns, timestamp=self._timestamp)
+        end = time.monotonic()
+        self._next = end + max(_SECONDS, _SHARE * (end - start))
+        return [str(path) for path in paths]

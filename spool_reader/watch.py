@@ -1,0 +1,267 @@
+"""Following a spool while it is written, and judging once what is left in one."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from spool import Spool, SpoolStats, SpoolUnavailable, open_spool
+
+from .device import worker_devices
+from .engine import Engine
+from .events import Finished, Listener, Notice, Progress, Started
+from .judging import JudgeOptions
+from .options import ReaderOptions
+from .results import ResultsFolder
+from .session_tracker import SessionTracker
+from .summary import Summary
+from .views import Views
+from .wake import waking
+from .workers import InProcess, Pool, WorkerPool
+
+_PROGRESS_SECONDS = 1.0
+_TIDY_SECONDS = 10.0
+_RETRY_SECONDS = 2.0
+_PATIENCE = 0.5
+
+WAITING_FOR_SESSION = "waiting for a training process"
+WAITING_FOR_BUNDLES = "waiting for bundles"
+WAITING_FOR_READERS = "waiting for what other readers have in hand"
+WAITING_FOR_SPOOL = "waiting for the spool"
+
+
+def watch(
+    spool: str | Path | Spool,
+    *,
+    on_event: Listener | None = None,
+    stop: threading.Event | None = None,
+    abort: threading.Event | None = None,
+    **options: Any,
+) -> Summary:
+    """Judge bundles as they land, until every session is over and the spool is empty.
+
+    Options are those of `ReaderOptions` and `JudgeOptions`. `stop` finishes the bundles in hand first, `abort` gives
+    them back at once. A session whose writer has gone silent counts as over and is reported as incomplete.
+    """
+    with _run(spool, on_event, stop, abort, options) as run:
+        run.follow()
+        return run.finish()
+
+
+def reprocess(
+    spool: str | Path | Spool,
+    *,
+    on_event: Listener | None = None,
+    stop: threading.Event | None = None,
+    abort: threading.Event | None = None,
+    **options: Any,
+) -> Summary:
+    """Judge once what is ready in the spool, and return; the options are those of `watch`."""
+    with _run(spool, on_event, stop, abort, options) as run:
+        run.drain()
+        return run.finish()
+
+
+def reader_options(options: dict[str, Any]) -> ReaderOptions:
+    """`ReaderOptions` from keywords, those of `JudgeOptions` among them."""
+    judging = {name: options.pop(name) for name in list(options) if name in JudgeOptions.__dataclass_fields__}
+    for name in ("white_list", "black_list", "imports"):
+        if name in judging:
+            judging[name] = tuple(judging[name])
+    if judging.get("save_errors") is not None:
+        judging["save_errors"] = Path(judging["save_errors"])
+    options["out"] = Path(options["out"])
+    return ReaderOptions(judge=JudgeOptions(**judging), **options)
+
+
+@contextmanager
+def _run(
+    spool: str | Path | Spool,
+    on_event: Listener | None,
+    stop: threading.Event | None,
+    abort: threading.Event | None,
+    keywords: dict[str, Any],
+) -> Iterator[_Run]:
+    options = reader_options(dict(keywords))
+    emit = on_event or (lambda event: None)
+    own = not isinstance(spool, Spool)
+    settings = replace(options.spool, stale_after=options.stale_after)
+    opened = open_spool(spool, options=settings) if not isinstance(spool, Spool) else spool
+    try:
+        with ResultsFolder(options.out) as results, _pool(opened, options) as pool:
+            run = _Run(opened, results, pool, options, emit, stop or threading.Event(), abort or threading.Event())
+            try:
+                yield run
+            except BaseException:
+                run.give_back()
+                raise
+    finally:
+        if own:
+            opened.close()
+
+
+@contextmanager
+def _pool(spool: Spool, options: ReaderOptions) -> Iterator[Pool]:
+    devices = worker_devices(options.device, options.workers)
+    pool: Pool
+    if options.workers == 0:
+        pool = InProcess(devices[0], options.judge)
+    else:
+        # A spool that no other process can open sends whole bundles through the pipe: one batch at a time fits.
+        depth = 2 if spool.shareable else 1
+        pool = WorkerPool(devices, options.judge, call_timeout=options.call_timeout, depth=depth)
+    try:
+        yield pool
+    finally:
+        pool.close()
+
+
+class _Run:
+    """One run of a reader."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        results: ResultsFolder,
+        pool: Pool,
+        options: ReaderOptions,
+        emit: Listener,
+        stop: threading.Event,
+        abort: threading.Event,
+    ) -> None:
+        self._spool = spool
+        self._results = results
+        self._options = options
+        self._emit = emit
+        self._stop = stop
+        self._abort = abort
+        self._summary = Summary(results=str(results.path))
+        for finding in results.found:
+            self._summary.add(finding)
+        if results.resumed:
+            self._summary.checked = sum(finding.verdict != "skip" for finding in results.found)
+        self._engine = Engine(spool, results, pool, self._summary, emit, options.ranks, options.spool.attempts)
+        self._tracker = SessionTracker(options.stale_after, options.ranks)
+        self._views = Views(results.path, options.columns)
+        self._started = self._told = self._tidied = time.monotonic()
+        self._rows_told = self._summary.rows
+        devices = worker_devices(options.device, options.workers)
+        workers = 0 if options.workers == 0 else len(devices)
+        emit(Started(spool.url, str(results.path), tuple(dict.fromkeys(devices)), workers, len(results.found)))
+        results.found.clear()
+        if results.damaged:
+            self._notice(f"{results.damaged} damaged lines in {results.path} are passed over")
+
+    def follow(self) -> None:
+        """Until the training is over and everything of it is judged."""
+        self._look_at_history()
+        idle_since: float | None = None
+        with waking(self._spool, self._notice):
+            while not self._stop.is_set():
+                try:
+                    busy = self._engine.step(claim=True, patience=_PATIENCE)
+                    waiting = "" if busy else self._what_for()
+                except SpoolUnavailable as error:
+                    self._wait_for_spool(error)
+                    continue
+                self._tell(waiting)
+                idle_since = None if busy else idle_since or time.monotonic()
+                if not busy and not self._options.follow and self._over(waiting, idle_since or 0.0):
+                    return
+
+    def drain(self) -> None:
+        """Until nothing is ready."""
+        if self._options.retry_failed:
+            self._notice(f"{self._spool.retry_quarantined()} bundles taken out of quarantine")
+        self._tracker.update(self._spool.sessions())
+        while not self._stop.is_set() and self._engine.step(claim=True, patience=_PATIENCE):
+            self._tell("")
+
+    def finish(self) -> Summary:
+        """Settle what is in hand, write the reports, and sum up."""
+        while self._engine.in_hand and not self._abort.is_set():
+            self._engine.step(claim=False, patience=_PATIENCE)
+            self._tell("")
+        self.give_back()
+        summary = self._summary
+        summary.stopped = self._stop.is_set()
+        try:
+            self._spool.tidy()
+            self._tracker.update(self._spool.sessions())
+        except SpoolUnavailable as error:
+            self._notice(str(error))
+        summary.sessions = self._tracker.states
+        summary.seconds = time.monotonic() - self._started
+        summary.reports = self._views.write()
+        self._emit(Finished(summary))
+        return summary
+
+    def give_back(self) -> None:
+        """Return what is claimed and not judged."""
+        self._engine.give_back()
+
+    def _look_at_history(self) -> None:
+        """A spool that is empty at the start, with sessions that are over, is waiting for the next training."""
+        self._tracker.update(self._spool.sessions())
+        stats = self._spool.stats()
+        if not self._results.resumed and self._ready(stats) == 0 and stats.claimed == 0:
+            over = self._tracker.set_aside_history()
+            if over:
+                self._notice(f"the spool is empty and its {over} sessions are over: waiting for a new one")
+
+    def _what_for(self) -> str:
+        """What an idle reader waits for; empty when there is nothing to wait for."""
+        self._tracker.update(self._spool.sessions())
+        # Sessions first: what a closed session has published is there when its bundles are counted after it.
+        stats = self._spool.stats()
+        if self._ready(stats):
+            return WAITING_FOR_BUNDLES
+        if stats.claimed and self._options.ranks is None:
+            return WAITING_FOR_READERS
+        if not self._tracker.known:
+            return WAITING_FOR_SESSION
+        return "" if self._tracker.all_over else WAITING_FOR_BUNDLES
+
+    def _over(self, waiting: str, idle_since: float) -> bool:
+        if waiting == WAITING_FOR_SESSION and self._summary.checked:
+            # Bundles without a session file: nobody can say that more are to come, nor that none are.
+            return time.monotonic() - idle_since > self._options.stale_after
+        return waiting == ""
+
+    def _ready(self, stats: SpoolStats) -> int:
+        if self._options.ranks is None:
+            return stats.ready
+        return sum(count for rank, count in stats.ready_by_rank.items() if rank in self._options.ranks)
+
+    def _tell(self, waiting: str) -> None:
+        now = time.monotonic()
+        if now - self._told < _PROGRESS_SECONDS:
+            return
+        rows = self._summary.rows
+        rate = (rows - self._rows_told) / (now - self._told)
+        self._told, self._rows_told = now, rows
+        self._tracker.update(self._spool.sessions())
+        stats = self._spool.stats()
+        sessions = tuple(self._tracker.states)
+        self._emit(
+            Progress(
+                self._summary, self._ready(stats), self._engine.in_hand, stats.quarantined, rate, sessions, waiting
+            )
+        )
+        if now - self._tidied > _TIDY_SECONDS:
+            self._spool.tidy()
+            self._tidied = now
+        self._views.refresh()
+
+    def _wait_for_spool(self, error: SpoolUnavailable) -> None:
+        """A share may be away for a while: nothing is lost by waiting, everything by giving up."""
+        self._notice(f"{error}; trying again", level="warning")
+        self._stop.wait(_RETRY_SECONDS)
+
+    def _notice(self, text: str, level: str = "info") -> None:
+        self._emit(Notice(level, text))
