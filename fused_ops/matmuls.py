@@ -83,23 +83,18 @@ def bmm_v2(run: Precision, self: Tensor, mat2: Tensor, output_sizes: tuple[int, 
     right = mat2.unsqueeze(1) if mat2.dim() == 1 else mat2
     check(left.shape[-1] == right.shape[-2], "mat2", mat2, f"its rows must match self's {left.shape[-1]} columns")
     y = product(run, left, right)
-    if output_sizes:
-        y = _summed(y, output_sizes, "output_sizes")
-    elif self.dim() == 1 != mat2.dim():
+    if self.dim() == 1 != mat2.dim():
         y = y.squeeze(-2)
     elif mat2.dim() == 1 != self.dim():
         y = y.squeeze(-1)
-    return run.down(y, self.dtype)
+    return run.down(_summed(y, output_sizes, "output_sizes") if output_sizes else y, self.dtype)
 
 
 def _summed(y: Tensor, sizes: tuple[int, ...], name: str) -> Tensor:
-    rank = y.dim()
-    aligned = (1,) * (rank - len(sizes)) + tuple(sizes)
-    fits = len(sizes) <= rank and all(size in {1, full} for size, full in zip(aligned, y.shape, strict=True))
-    if not fits:
-        # One-dimensional operands: the same elements in another shape.
-        check(torch.Size(sizes).numel() == y.numel(), name, sizes, f"must be reachable from {tuple(y.shape)} by sums")
-        return y.reshape(sizes)
+    """y summed over the dimensions that were broadcast, in the shape `sizes`."""
+    aligned = (1,) * (y.dim() - len(sizes)) + tuple(sizes)
+    fits = len(aligned) == y.dim() and all(size in {1, full} for size, full in zip(aligned, y.shape, strict=True))
+    check(fits, name, sizes, f"must be reachable from {tuple(y.shape)} by sums")
     return y.sum_to_size(aligned).reshape(sizes)
 
 
@@ -117,7 +112,8 @@ def _bmm_operands(grad: Tensor, mat1: Tensor, mat2: Tensor) -> tuple[Tensor, Ten
 )
 def bmm_v2_mat1_backward(run: Precision, grad: Tensor, mat1: Tensor, mat2: Tensor, size: tuple[int, ...]) -> Tensor:
     dy, _, right = _bmm_operands(grad, mat1, mat2)
-    return run.down(_summed(product(run, dy, right.mT), size, "size"), mat1.dtype)
+    dmat1 = product(run, dy, right.mT)
+    return run.down(_summed(dmat1.squeeze(-2) if mat1.dim() == 1 else dmat1, size, "size"), mat1.dtype)
 
 
 @register(
@@ -127,7 +123,8 @@ def bmm_v2_mat1_backward(run: Precision, grad: Tensor, mat1: Tensor, mat2: Tenso
 )
 def bmm_v2_mat2_backward(run: Precision, grad: Tensor, mat1: Tensor, mat2: Tensor, size: tuple[int, ...]) -> Tensor:
     dy, left, _ = _bmm_operands(grad, mat1, mat2)
-    return run.down(_summed(product(run, left.mT, dy), size, "size"), mat2.dtype)
+    dmat2 = product(run, left.mT, dy)
+    return run.down(_summed(dmat2.squeeze(-1) if mat2.dim() == 1 else dmat2, size, "size"), mat2.dtype)
 
 
 @register(
