@@ -1,0 +1,59 @@
+"""Bundles, and the spool that carries them from the training to the judge."""
+
+from __future__ import annotations
+
+from .bundle import Bundle, CallHeader
+from .codec import dump_bundle, load_bundle, read_bundle, read_header
+from .errors import (
+    BundleCorrupt,
+    BundleError,
+    BundleMalformed,
+    BundleVersion,
+    ConfigError,
+    NotReplayable,
+    NotRepresentable,
+    ResultsError,
+    SpoolCheckError,
+    SpoolError,
+    SpoolFull,
+    SpoolUnavailable,
+)
+from .interface import BundleSource, Claim, Session, SessionInfo, SessionRecord, Spool, SpoolStats
+from .names import BundleName, bundle_name, parse_bundle_name
+from .opening import open_spool
+from .options import SpoolOptions
+from .version import __version__
+
+__all__ = [
+    "Bundle",
+    "BundleCorrupt",
+    "BundleError",
+    "BundleMalformed",
+    "BundleName",
+    "BundleSource",
+    "BundleVersion",
+    "CallHeader",
+    "Claim",
+    "ConfigError",
+    "NotReplayable",
+    "NotRepresentable",
+    "ResultsError",
+    "Session",
+    "SessionInfo",
+    "SessionRecord",
+    "Spool",
+    "SpoolCheckError",
+    "SpoolError",
+    "SpoolFull",
+    "SpoolOptions",
+    "SpoolStats",
+    "SpoolUnavailable",
+    "__version__",
+    "bundle_name",
+    "dump_bundle",
+    "load_bundle",
+    "open_spool",
+    "parse_bundle_name",
+    "read_bundle",
+    "read_header",
+]

@@ -1,0 +1,220 @@
+"""Bundles as bytes: a safetensors file whose data are written straight from tensor memory.
+
+Layout: header length (8 bytes, little-endian), JSON header padded with spaces to a multiple of 8, data. Tensors stand in
+order of falling element size, so that each is aligned. The digest in the header covers everything after the header.
+
+The library's own writer is not used: it copies, publishes before it closes, ignores errors of close, and makes files that only
+their owner can read; its reader either copies twice or maps a file that another host may truncate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import xxhash
+from torch import Tensor
+
+from .bundle import FORMAT, Bundle, CallHeader, check_header
+from .errors import BundleCorrupt, BundleMalformed, BundleVersion
+from .storage import DTYPE_OF, MAX_DIM, NAME_OF
+
+METADATA_KEY = "spool_check"
+# The limit of the safetensors format.
+MAX_HEADER = 100_000_000
+_FIELDS = {field.name for field in dataclasses.fields(CallHeader)}
+_REQUIRED = _FIELDS - {"origin", "skip", "format", "digest"}
+_IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
+Buffer = bytes | memoryview
+
+
+def encode_bundle(bundle: Bundle) -> list[Buffer]:
+    """The file as a list of buffers: the header, then views of the tensors' own memory."""
+    order = sorted(bundle.tensors.items(), key=lambda item: -item[1].element_size())
+    buffers = [_bytes_of(tensor) for _, tensor in order]
+    digest = xxhash.xxh3_64()
+    table: dict[str, Any] = {}
+    end = 0
+    for (name, tensor), buffer in zip(order, buffers, strict=True):
+        digest.update(buffer)
+        table[name] = {
+            "dtype": NAME_OF[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [end, end + len(buffer)],
+        }
+        end += len(buffer)
+    header = {**vars(bundle.header), "digest": f"xxh3_64:{digest.hexdigest()}"}
+    text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    whole = json.dumps({"__metadata__": {METADATA_KEY: text}, **table}, ensure_ascii=False, separators=(",", ":"))
+    raw = whole.encode("utf-8")
+    raw += b" " * (-len(raw) % 8)
+    return [len(raw).to_bytes(8, "little") + raw, *(buffer for buffer in buffers if len(buffer))]
+
+
+def write_buffers(fd: int, buffers: Sequence[Buffer]) -> int:
+    """Write all buffers to a file descriptor; returns the number of bytes. Raises OSError as the system does."""
+    pending = [
+        memoryview(buffer).cast("B") if not isinstance(buffer, bytes) else memoryview(buffer) for buffer in buffers
+    ]
+    total = 0
+    first = 0
+    while first < len(pending):
+        written = os.writev(fd, pending[first : first + _IOV_MAX])
+        total += written
+        while first < len(pending) and written >= len(pending[first]):
+            written -= len(pending[first])
+            first += 1
+        if written:
+            pending[first] = pending[first][written:]
+    return total
+
+
+def dump_bundle(bundle: Bundle) -> bytes:
+    """The file's bytes; for small bundles and tests, since it copies."""
+    return b"".join(encode_bundle(bundle))
+
+
+def load_bundle(data: bytes | bytearray | memoryview, *, verify: bool = True) -> Bundle:
+    """Read a bundle from its bytes; tensors share their memory with `data` (which is copied if it is read-only).
+
+    Raises BundleMalformed, BundleVersion (a format that this version does not read) and BundleCorrupt (wrong digest).
+    """
+    view = memoryview(data).cast("B")
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    header, table, start = _parse(view)
+    if verify:
+        _verify(header, view[start:])
+    return Bundle(header, dict(_tensors(table, view, start)))
+
+
+def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
+    """Read a bundle's file with one read into one buffer: a mapping could change, or vanish, under the reader."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        data = bytearray(os.fstat(fd).st_size)
+        view, done = memoryview(data), 0
+        while done < len(data):
+            count = os.preadv(fd, [view[done:]], done)
+            if count == 0:
+                raise BundleCorrupt(f"{path}: the file ends after {done} of {len(data)} bytes")
+            done += count
+    finally:
+        os.close(fd)
+    return load_bundle(data, verify=verify)
+
+
+def read_header(path: str | os.PathLike[str]) -> CallHeader:
+    """Read the header alone: no data, no digest check."""
+    with Path(path).open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > min(MAX_HEADER, os.fstat(file.fileno()).st_size):
+            raise BundleMalformed(f"the header claims {size} bytes, more than the file or the format holds")
+        return _header(_json(file.read(size)))
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    flat = tensor.detach().reshape(-1)
+    if flat.numel() == 0:
+        return memoryview(b"")
+    return memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
+
+
+def _json(raw: bytes) -> Mapping[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise BundleMalformed("the header has a key twice")
+        return found
+
+    def refuse(constant: str) -> Any:
+        raise BundleMalformed(f"the header holds {constant}, which is no JSON")
+
+    try:
+        value = json.loads(raw.decode("utf-8"), object_pairs_hook=unique, parse_constant=refuse)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError, ValueError) as error:
+        raise BundleMalformed(f"the header is no JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise BundleMalformed("the header is no JSON object")
+    return value
+
+
+def _parse(view: memoryview) -> tuple[CallHeader, Mapping[str, Any], int]:
+    if len(view) < 8:
+        raise BundleMalformed(f"{len(view)} bytes are too short for a safetensors file")
+    size = int.from_bytes(view[:8], "little")
+    if size > min(MAX_HEADER, len(view) - 8):
+        raise BundleMalformed(f"the header claims {size} bytes, the file has {len(view) - 8} after its length")
+    table = _json(bytes(view[8 : 8 + size]))
+    return _header(table), {name: entry for name, entry in table.items() if name != "__metadata__"}, 8 + size
+
+
+def _header(table: Mapping[str, Any]) -> CallHeader:
+    metadata = table.get("__metadata__")
+    text = metadata.get(METADATA_KEY) if isinstance(metadata, dict) else None
+    if not isinstance(text, str):
+        raise BundleMalformed(f"no {METADATA_KEY!r} in the metadata: a safetensors file, but no bundle of spool-check")
+    fields = _json(text.encode("utf-8", "surrogatepass"))
+    version = fields.get("format")
+    if version != FORMAT or type(version) is not int:
+        producer = fields.get("producer")
+        writer = producer.get("version", "unknown") if isinstance(producer, dict) else "unknown"
+        raise BundleVersion(
+            f"bundle format {version!r}, written by spool-check {writer}; this version reads format {FORMAT}. "
+            "Judge it with the version that wrote it or a newer one."
+        )
+    missing = _REQUIRED - fields.keys()
+    if missing:
+        raise BundleMalformed(f"the bundle's header lacks {', '.join(sorted(missing))}")
+    # Unknown keys pass: a later version may add some without a new format.
+    return check_header(CallHeader(**{name: value for name, value in fields.items() if name in _FIELDS}))
+
+
+def _verify(header: CallHeader, data: memoryview) -> None:
+    found = f"xxh3_64:{xxhash.xxh3_64_hexdigest(data)}"
+    if header.digest != found:
+        raise BundleCorrupt(f"the data have digest {found}, the header says {header.digest!r}: the file was damaged")
+
+
+def _tensors(table: Mapping[str, Any], view: memoryview, start: int) -> Iterator[tuple[str, Tensor]]:
+    end = 0
+    entries = sorted(table.items(), key=lambda item: _offsets(*item))
+    for name, entry in entries:
+        first, last = _offsets(name, entry)
+        dtype, shape = DTYPE_OF.get(entry.get("dtype")), entry.get("shape")
+        if dtype is None:
+            raise BundleMalformed(
+                f"tensor {name!r}: dtype {entry.get('dtype')!r} is unknown to torch {torch.__version__}"
+            )
+        if not isinstance(shape, list) or len(shape) > MAX_DIM or not all(type(n) is int and n >= 0 for n in shape):
+            raise BundleMalformed(f"tensor {name!r}: {shape!r} is no shape")
+        count = math.prod(shape)
+        if first != end or last - first != count * dtype.itemsize:
+            raise BundleMalformed(
+                f"tensor {name!r}: bytes {first} to {last} do not fit {dtype} {shape} after byte {end}"
+            )
+        end = last
+        if start + last > len(view):
+            raise BundleMalformed(f"tensor {name!r} ends {start + last - len(view)} bytes after the file")
+        yield name, _tensor(view[start + first : start + last], dtype, shape)
+    if start + end != len(view):
+        raise BundleMalformed(f"{len(view) - start - end} bytes after the last tensor")
+
+
+def _offsets(name: str, entry: Any) -> tuple[int, int]:
+    offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
+    if not isinstance(offsets, list) or len(offsets) != 2 or not all(type(n) is int and n >= 0 for n in offsets):
+        raise BundleMalformed(f"tensor {name!r}: {offsets!r} are no offsets")
+    return offsets[0], offsets[1]
+
+
+def _tensor(data: memoryview, dtype: torch.dtype, shape: list[int]) -> Tensor:
+    if not len(data):
+        return torch.empty(shape, dtype=dtype)
+    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape)

@@ -1,0 +1,48 @@
+"""Which spool a user means: `/dir`, `memory:` or `tcp://HOST:PORT`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from . import files
+from .directory import DirectorySpool
+from .errors import ConfigError, SpoolUnavailable
+from .interface import Spool
+from .memory import MemorySpool
+from .options import SpoolOptions
+
+
+def open_spool(
+    url: str | os.PathLike[str],
+    *,
+    create: bool = False,
+    consumer: str | None = None,
+    options: SpoolOptions | None = None,
+) -> Spool:
+    """Open the spool that `url` names; `create` makes the last folder of a path if its parent exists.
+
+    Raises SpoolUnavailable for a folder that is missing or cannot be used, ConfigError for a url of another kind.
+    """
+    text = os.fspath(url)
+    if text == "memory:":
+        return MemorySpool(options)
+    if "://" in text:
+        raise ConfigError(f"{text!r}: no spool can be opened there; give a directory such as /nfs/xxx/data")
+    if not text:
+        raise ConfigError("the spool is an empty name; give a directory such as /nfs/xxx/data")
+    root = Path(text)
+    if create and not root.exists():
+        if not root.parent.is_dir():
+            raise SpoolUnavailable(f"{root}: its parent {root.parent} is missing; is the shared storage mounted?")
+        try:
+            files.make_folder(root)
+        except OSError as error:
+            raise SpoolUnavailable(f"{root}: {error.strerror}; create it or choose another directory") from error
+    if not root.exists():
+        raise SpoolUnavailable(f"{root}: no such directory; create it, or check that the shared storage is mounted")
+    if not root.is_dir():
+        raise SpoolUnavailable(f"{root}: not a directory; a spool is a directory")
+    if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+        raise SpoolUnavailable(f"{root}: not readable and writable for this user; change its mode or owner")
+    return DirectorySpool(root.absolute(), options=options, consumer=consumer)

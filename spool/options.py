@@ -1,0 +1,26 @@
+"""The `spool` object of a configuration file: how a spool is written and kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class SpoolOptions:
+    """Durability, limits and patience. Sizes are bytes, times seconds.
+
+    fsync: `bundle` syncs each file before its rename, `none` does not, `auto` does so on network file systems, where a full disk
+    shows only there. when_full: what `publish` does while more than `max_pending_bundles` or `max_pending_bytes` wait, or
+    less than `reserve_bytes` are free: `block` for at most `block_timeout`, then drop; `drop`; `sample` (every tenth call
+    waits like `block`, the rest is dropped).
+    """
+
+    fsync: str = "auto"
+    mode: int = 0o644
+    max_pending_bundles: int = 100_000
+    max_pending_bytes: int | None = None
+    reserve_bytes: int = 256 * 2**20
+    when_full: str = "block"
+    block_timeout: float = 600.0
+    stale_after: float = 30.0
+    attempts: int = 3
