@@ -78,9 +78,12 @@ class FusedOp:
 
     def uncompared(self, /, *args: Any, **kwargs: Any) -> dict[int, str]:
         """Outputs of this call, by index, that must not be compared by value, each with its reason."""
-        if callable(self.undefined):
+        if not callable(self.undefined):
+            return dict(self.undefined)
+        try:
             return dict(self.undefined(self._bind(args, kwargs).values))
-        return dict(self.undefined)
+        except (InvalidArgument, UnsupportedArgument) as exc:
+            raise exc.of(self.name) from exc.__cause__
 
     def written(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> dict[str, Any]:
         """What the call leaves in the arguments it writes to, by their path in the call, such as `kwargs.out[0]`."""
