@@ -1,0 +1,174 @@
+"""Forward capture: one function mode that sees every call of torch's API, and what it does with each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from .counting import Counts
+from .device import device_of
+from .filters import Filters
+from .identity import surroundings
+from .mutation import Argument, written_arguments
+from .names import OPENED, Name, name_of
+from .numbering import Numbering
+from .records import CallRecord
+from .snapshot import Snapshots, unseen, versions
+
+
+class Recorder:
+    """Turns one call into a record: numbers it, copies what it needs, runs it, hands the copies on.
+
+    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error of
+    ours is counted and never reaches the training, unless `strict`.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        rank: int,
+        producer: Mapping[str, Any],
+        filters: Filters,
+        numbering: Numbering,
+        counts: Counts,
+        hand_on: Callable[[CallRecord], object],
+        strict: bool,
+    ) -> None:
+        self._session, self._rank, self._producer = session, rank, producer
+        self._filters, self._numbering, self._counts = filters, numbering, counts
+        self._hand_on, self._strict = hand_on, strict
+
+    def call(self, name: Name, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run `func` and record it."""
+        step, seq, api = self._numbering.next(*name)
+        self._counts.add("seen")
+        if not self._filters.wants(api):
+            self._counts.add("filtered")
+            return func(*args, **kwargs)
+        before = self._guarded(_Before, func, name[1], args, kwargs)
+        result = func(*args, **kwargs)
+        if before is not None:
+            self._guarded(self._record, before, step, seq, api, args, kwargs, result)
+        return result
+
+    def _guarded(self, action: Callable[..., Any], *details: Any) -> Any:
+        try:
+            return action(*details)
+        except Exception as error:
+            if self._strict:
+                raise
+            self._counts.add("dropped")
+            self._counts.trouble(f"capture {type(error).__name__}", f"a call was not recorded: {error!r}")
+            return None
+
+    def _record(
+        self, before: _Before, step: int, seq: int, api: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
+        with unseen():
+            after = Snapshots()
+            written = before.written
+            new_args = tuple(written[i] if i in written else after.of(value) for i, value in enumerate(args))
+            new_kwargs = {key: written[key] if key in written else after.of(value) for key, value in kwargs.items()}
+            mutated = {_place(key): after.of(args[key] if isinstance(key, int) else kwargs[key]) for key in written}
+            new_result = after.of(result)
+            skip = before.surprise()
+        device = device_of((result, args, kwargs)) or str(torch.get_default_device())
+        self._hand_on(
+            CallRecord(
+                session=self._session,
+                rank=self._rank,
+                step=step,
+                seq=seq,
+                api=api,
+                phase="forward",
+                args=() if skip else new_args,
+                kwargs={} if skip else new_kwargs,
+                result=new_result,
+                mutated=mutated,
+                context=before.context,
+                producer={**self._producer, "device": device},
+                time=time.time(),
+                nbytes=before.nbytes + after.nbytes,
+                skip=skip,
+            )
+        )
+
+
+class _Before:
+    """What must be known before a call runs: the values that it may overwrite, and the state that it runs in."""
+
+    def __init__(self, func: Callable[..., Any], base: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        self.context = surroundings()
+        places = written_arguments(func, base, args, kwargs)
+        with unseen():
+            snapshots = Snapshots()
+            self.written: dict[Argument, Any] = {
+                place: snapshots.of(args[place] if isinstance(place, int) else kwargs[place]) for place in places
+            }
+            self.nbytes = snapshots.nbytes
+            self._versions: list[tuple[torch.Tensor, int]] = []
+            for i, value in enumerate(args):
+                if i not in self.written:
+                    versions(value, self._versions)
+            for key, value in kwargs.items():
+                if key not in self.written:
+                    versions(value, self._versions)
+            if self.written:
+                # A tensor that is also given in a written place changes rightly.
+                changing = {id(tensor) for tensor, _ in _flat(args, kwargs, self.written)}
+                self._versions = [pair for pair in self._versions if id(pair[0]) not in changing]
+
+    def surprise(self) -> str | None:
+        """Why the call cannot be replayed after all: it wrote to an argument that nothing announced."""
+        for tensor, version in self._versions:
+            if tensor._version != version:
+                return f"the call wrote to an argument of shape {tuple(tensor.shape)} that its signature does not name"
+        return None
+
+
+def _flat(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Mapping[Argument, Any]
+) -> list[tuple[torch.Tensor, int]]:
+    found: list[tuple[torch.Tensor, int]] = []
+    for place in places:
+        versions(args[place] if isinstance(place, int) else kwargs[place], found)
+    return found
+
+
+def _place(argument: Argument) -> str:
+    return f"args[{argument}]" if isinstance(argument, int) else f"kwargs.{argument}"
+
+
+class CaptureMode(TorchFunctionMode):
+    """Sees every call while it is active in a thread, and gives those that are API calls to the recorder."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+        self._silent = False
+
+    def silence(self) -> None:
+        """Let every call pass from now on, for a process that cannot take the mode off its stack (a forked child)."""
+        self._silent = True
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = name_of(func)
+        if name is None or self._silent or _is_hidden():
+            return func(*args, **kwargs)
+        if name[1] in OPENED:
+            with self:
+                return func(*args, **kwargs)
+        return self._recorder.call(name, func, args, kwargs)
+
+
+def _is_hidden() -> bool:
+    """Whether tensors here are symbols of a compiler or of a function transform, not values."""
+    return torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None

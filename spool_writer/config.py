@@ -1,0 +1,113 @@
+"""The training side's configuration: the ecosystem's JSON, or the same keys as keywords of the debugger.
+
+`nfs_path` wins over `host` and `port`; an empty `tls_path` means plain TCP. What is ours stands in one object, `spool`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from spool import ConfigError, SpoolOptions
+from spool.config_schema import Key, boolean, choice, integer, number, numbers, read_json, text, texts, validate
+from spool.option_keys import OPTION_KEYS
+
+_MiB = 2**20
+_OWN_KEYS: dict[str, Key] = {
+    "queue_bytes": Key(integer(_MiB), "a number of bytes from 1048576 (1 MiB) on", 1024 * _MiB),
+    "threads": Key(integer(1, 64), "an integer from 1 to 64", 2),
+    "close_timeout": Key(number(0), "a number of seconds above 0", 600.0),
+    "strict": Key(boolean, "true or false", False),
+}
+_SPOOL_KEYS = {**OPTION_KEYS, **_OWN_KEYS}
+_LIST = 'a list of names, such as ["conv1d", "conv2d"]'
+_FILTER_KEYS: dict[str, Key] = {
+    "scope": Key(texts, 'a list of full API names, such as ["Torch.matmul.0", "Tensor.add.3"]', ()),
+    "list": Key(texts, 'a list of API names or parts of them, such as ["Torch.matmul.0", "relu"]', ()),
+    "white_list": Key(texts, _LIST, ()),
+    "black_list": Key(texts, _LIST, ()),
+}
+_NUMBERS_RULE = 'a list of integers from 0 on, or ranges such as "4-7"'
+_TENSOR_KEYS: dict[str, Key] = {
+    **_FILTER_KEYS,
+    "data_mode": Key(texts, 'a list such as ["all"]', ()),
+    "online_run_ut": Key(boolean, "true or false", False),
+    "nfs_path": Key(text, "a path as a string", ""),
+    "host": Key(text, "a host name or address as a string", ""),
+    "port": Key(integer(-1, 65535), "an integer from 0 to 65535, or -1 for none", -1),
+    "tls_path": Key(text, "a folder with certificates as a string, or an empty string for plain TCP", None),
+    "online_run_ut_recompute": Key(boolean, "true or false", False),
+}
+_TOP_KEYS: dict[str, Key] = {
+    "task": Key(choice("tensor"), '"tensor" (the file of the judging side has "run_ut")', required=True),
+    "dump_path": Key(text, "a path as a string", ""),
+    "rank": Key(numbers, _NUMBERS_RULE, ()),
+    "step": Key(numbers, _NUMBERS_RULE, ()),
+    "level": Key(choice("L1"), '"L1": calls are checked one by one', "L1"),
+    "enable_dataloader": Key(boolean, "true or false", False),
+    "async_dump": Key(boolean, "true or false", False),
+    "tensor": Key(lambda value: value, "an object", {}),
+    "spool": Key(lambda value: value, "an object", {}),
+}
+
+
+@dataclass(frozen=True)
+class WriterSettings:
+    """What the debugger does. Empty `rank` and `step` mean all; `url` is None when online checking is switched off."""
+
+    url: str | None
+    rank: tuple[int, ...] = ()
+    step: tuple[int, ...] = ()
+    scope: tuple[str, ...] = ()
+    list: tuple[str, ...] = ()
+    white_list: tuple[str, ...] = ()
+    black_list: tuple[str, ...] = ()
+    tls_path: str | None = None
+    queue_bytes: int = 1024 * _MiB
+    threads: int = 2
+    close_timeout: float = 600.0
+    strict: bool = False
+    options: SpoolOptions = field(default_factory=SpoolOptions)
+
+
+def read_settings(path: str | os.PathLike[str]) -> WriterSettings:
+    """Settings from a configuration file of the training side; ConfigError names the file and the key."""
+    place = os.fspath(path)
+    top = validate(read_json(path), _TOP_KEYS, place)
+    tensor = validate(top["tensor"], _TENSOR_KEYS, place, "tensor.")
+    own = validate(top["spool"], _SPOOL_KEYS, place, "spool.")
+    return WriterSettings(
+        url=_url(tensor, place) if tensor["online_run_ut"] else None,
+        rank=top["rank"],
+        step=top["step"],
+        tls_path=tensor["tls_path"],
+        **{name: tensor[name] for name in _FILTER_KEYS},
+        **_own(own),
+    )
+
+
+def settings_of(spool: str | os.PathLike[str], keywords: Mapping[str, Any]) -> WriterSettings:
+    """Settings from keywords, checked by the same rules as those of a file."""
+    keys = {"rank": _TOP_KEYS["rank"], "step": _TOP_KEYS["step"], **_FILTER_KEYS, **_SPOOL_KEYS}
+    given = {name: list(v) if isinstance(v, range | tuple) else v for name, v in keywords.items() if v is not None}
+    checked = validate(given, keys, "PrecisionDebugger(…)")
+    own = {name: checked.pop(name) for name in _SPOOL_KEYS}
+    return WriterSettings(url=os.fspath(spool), **checked, **_own(own))
+
+
+def _own(values: Mapping[str, Any]) -> dict[str, Any]:
+    options = SpoolOptions(**{option.name: values[option.name] for option in fields(SpoolOptions)})
+    return {**{name: values[name] for name in _OWN_KEYS}, "options": options}
+
+
+def _url(tensor: Mapping[str, Any], place: str) -> str:
+    if tensor["nfs_path"]:
+        return str(tensor["nfs_path"])
+    if tensor["host"] and tensor["port"] >= 0:
+        return f"tcp://{tensor['host']}:{tensor['port']}"
+    raise ConfigError(
+        f"{place}: tensor.online_run_ut is true, but neither tensor.nfs_path nor tensor.host and tensor.port are set; "
+        'set nfs_path to a directory that both hosts see, such as "/nfs/xxx/data"'
+    )

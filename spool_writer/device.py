@@ -1,0 +1,53 @@
+"""The one place of the writer that knows devices: how elements get into the host's memory, and where a tensor lives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """A new tensor in host memory with the same elements and, where they are dense, the same strides."""
+    if tensor.device.type == "cpu":
+        return tensor.clone()
+    return tensor.to("cpu")
+
+
+def device_of(values: Any) -> str | None:
+    """The device of the first tensor in a call's values; None when there is none."""
+    for tensor in _tensors(values):
+        return str(tensor.device)
+    return None
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from _tensors(value)
+    elif isinstance(values, dict):
+        yield from _tensors(tuple(values.values()))
+
+
+def autocast_regions() -> dict[str, str]:
+    """Device types whose autocast is on → its dtype."""
+    if not torch._C._is_any_autocast_enabled():
+        return {}
+    found = {}
+    for kind in ("cpu", "cuda", torch._C._get_privateuse1_backend_name()):
+        try:
+            if torch.is_autocast_enabled(kind):
+                found[kind] = str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
+        except (TypeError, RuntimeError):
+            # Older torch asks without a device type; a build may not know this kind.
+            continue
+    return found
+
+
+def tf32_flags() -> dict[str, bool]:
+    """Whether this process lets its accelerator round products to TF32."""
+    return {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32}

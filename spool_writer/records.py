@@ -1,0 +1,54 @@
+"""A recorded call on its way from the training thread to the publisher."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spool import Bundle, NotRepresentable
+
+
+@dataclass(frozen=True)
+class CallRecord:
+    """Snapshots and identity of one call. `nbytes` is the memory that the copies take; `skip` is why it cannot be replayed."""
+
+    session: str
+    rank: int
+    step: int
+    seq: int
+    api: str
+    phase: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    result: Any
+    mutated: Mapping[str, Any]
+    context: Mapping[str, Any]
+    producer: Mapping[str, Any]
+    time: float
+    nbytes: int
+    origin: str | None = None
+    skip: str | None = None
+
+    def bundle(self) -> Bundle:
+        """The call as a bundle; one that a bundle cannot hold becomes a header with the reason."""
+        identity: dict[str, Any] = {
+            "session": self.session,
+            "rank": self.rank,
+            "step": self.step,
+            "seq": self.seq,
+            "api": self.api,
+            "phase": self.phase,
+            "context": self.context,
+            "producer": self.producer,
+            "time": self.time,
+            "origin": self.origin,
+        }
+        if self.skip is not None:
+            return Bundle.unreplayable(reason=f"not replayable ({self.skip})", **identity)
+        try:
+            return Bundle.build(
+                args=self.args, kwargs=self.kwargs, result=self.result, mutated=self.mutated, **identity
+            )
+        except NotRepresentable as error:
+            return Bundle.unreplayable(reason=f"not replayable ({error})", **identity)

@@ -1,0 +1,107 @@
+"""Copies of what a call was given and returned, taken on the training thread: nobody can change them afterwards.
+
+A copy keeps dtype, shape and layout, holds only the elements that show (a dimension of stride 0 once), and has no part in the
+autograd graph. Copies run with function and dispatch modes off, so that neither we nor anybody else records them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
+
+from .device import to_host
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+_SCALARS = (int, float, bool, str, type(None), torch.dtype, torch.device, type(...))
+_KEPT_AS_THEY_ARE = frozenset(_SCALARS)
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """No function mode, no dispatch mode and no graph see what happens inside."""
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        if _get_current_dispatch_mode() is None:
+            yield
+        else:
+            with _disable_current_modes():
+                yield
+
+
+class Snapshots:
+    """The copies made at one moment of one call; the same tensor is copied once."""
+
+    def __init__(self) -> None:
+        self._copies: dict[int, Tensor] = {}
+        self._held: list[Tensor] = []
+        self.nbytes = 0
+
+    def of(self, value: Any) -> Any:
+        """`value` with every tensor replaced by its copy, in containers of the same kinds; use inside `unseen`."""
+        kind = type(value)
+        if kind in _KEPT_AS_THEY_ARE:
+            return value
+        if isinstance(value, Tensor):
+            return self._copy(value) if kind in _PLAIN else self._copy_of_subclass(value)
+        if kind is tuple or kind is list:
+            return kind([self.of(item) for item in value])
+        if isinstance(value, tuple):
+            items = [self.of(item) for item in value]
+            return kind(*items) if hasattr(kind, "_fields") else kind(items)
+        if kind in (dict, OrderedDict, defaultdict):
+            return {key: self.of(item) for key, item in value.items()}
+        if kind is slice:
+            return slice(self.of(value.start), self.of(value.stop), self.of(value.step))
+        return value
+
+    def _copy_of_subclass(self, value: Tensor) -> Any:
+        """A distributed tensor's local part is copied inside its wrapper's place; others the bundle will name and refuse."""
+        if type(value).__name__ == "DTensor":
+            return self._copy(value.to_local())  # type: ignore[attr-defined]
+        return value
+
+    def _copy(self, tensor: Tensor) -> Tensor:
+        copy = self._copies.get(id(tensor))
+        if copy is None:
+            copy = _copy(tensor)
+            self._copies[id(tensor)] = copy
+            # The number stands for this tensor only while it lives.
+            self._held.append(tensor)
+            self.nbytes += copy.numel() * copy.element_size()
+        return copy
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    source = tensor.detach()
+    if source.layout is not torch.strided or source.is_quantized or source.is_meta:
+        # The bundle refuses these by their kind; nothing is read from them.
+        return source
+    stride = source.stride()
+    if 0 in stride and source.numel() > 1:
+        shape = source.shape
+        for dim, step in enumerate(stride):
+            if step == 0 and shape[dim] > 1:
+                source = source.narrow(dim, 0, 1)
+        copy = to_host(source).expand(shape)
+    else:
+        copy = to_host(source)
+    return copy.requires_grad_() if tensor.requires_grad else copy
+
+
+def versions(values: Any, into: list[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+    """Version counters of the tensors in `values`: what grew during the call was written to."""
+    if isinstance(values, Tensor):
+        if not values.is_inference():
+            into.append((values, values._version))
+    elif isinstance(values, tuple | list):
+        for value in values:
+            versions(value, into)
+    elif isinstance(values, dict):
+        for value in values.values():
+            versions(value, into)
+    return into
