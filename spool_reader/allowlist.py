@@ -150,12 +150,12 @@ def _functions(space: ModuleType, allowed: set[int], listed: Iterable[Any]) -> I
     """The functions of one namespace, under the names that they have in it."""
     for function in listed:
         name = _simple_name(function)
-        if name and not name.startswith("__"):
+        if name and not name.startswith("__") and not isinstance(function, type):
             yield name, function
     native = torch._C._VariableFunctions
     for name in dir(space):
         function = getattr(space, name, None)
-        if name.startswith("__") or not callable(function):
+        if name.startswith("__") or not callable(function) or isinstance(function, type):
             continue
         # In-place forms and optimiser steps over lists of tensors: torch's list leaves them out, yet they compute.
         written = name.endswith("_") and getattr(space, name[:-1], None) is not None

@@ -60,10 +60,10 @@ def answer(task: Task, judge: Judge, save_errors: Path | None) -> Judged | Unloa
     started = time.perf_counter()
     try:
         bundle = task.source.load()
+        # Decoded here, so that a tree that cannot be read is the bundle's fault and not the call's.
+        _ = bundle.args, bundle.kwargs, bundle.result, bundle.mutated
     except BundleError as error:
         return Unloadable(task.ticket, str(error))
-    except FileNotFoundError as error:
-        return Unloadable(task.ticket, f"vanished before it was read: {error.filename}")
     header = bundle.header
     if (header.rank, header.step, header.seq) != task.place:
         said = "rank {} step {} seq {}"

@@ -130,8 +130,8 @@ class Engine:
     def _charge(self, claim: Claim, item: Died) -> None:
         """One attempt for the bundle that a worker died on; the spool puts it into quarantine after the last one."""
         claim.release(failed_attempt=True)
-        self._emit(Notice("warning", f"{claim.name}: {item.reason} (attempt {claim.attempt})"))
-        if claim.attempt >= self._attempts:
+        self._emit(Notice("warning", f"{claim.name}: {item.reason} (attempt {claim.attempt + 1} of {self._attempts})"))
+        if claim.attempt + 1 >= self._attempts:
             self._note_quarantined(claim, item.reason)
 
     def _note_quarantined(self, claim: Claim, reason: str) -> None:

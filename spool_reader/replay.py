@@ -89,7 +89,7 @@ class Replay:
         if self._target.fused is not None:
             return self._run(Device(), AS_RECORDED, golden=True)
         casts = golden_casts(self._target.name, self.args, self.kwargs, self._rounded_to())
-        attempts = [(casts, ())]
+        attempts: list[tuple[Casts, tuple[str, ...]]] = [(casts, ())]
         if has_narrow_ints(self.args, self.kwargs):
             attempts.append((with_wide_ints(casts), ("golden: integer arguments widened to int64",)))
         if has_low_precision(self.args, self.kwargs):
@@ -201,7 +201,8 @@ class Replay:
         for tensor, version in shared:
             if tensor._version != version:
                 raise NotReplayable("the call wrote to an argument that its record does not name as written")
-        return Outcome(_on_cpu(result), _on_cpu(mutated), device.name, notes)
+        result, mutated = _on_cpu((result, mutated))
+        return Outcome(result, mutated, device.name, notes)
 
     def _arguments(
         self, device: Device, casts: Casts
@@ -253,7 +254,13 @@ def _written(args: tuple[Any, ...], kwargs: dict[str, Any], path: str) -> Any:
 
 
 def _on_cpu(tree: Any) -> Any:
-    return map_leaves(lambda leaf: leaf.cpu() if isinstance(leaf, torch.Tensor) else leaf, tree)
+    """The same on the CPU; one tensor that stands in two places stays one tensor."""
+    moved: dict[int, torch.Tensor] = {}
+
+    def move(leaf: Any) -> Any:
+        return moved.setdefault(id(leaf), leaf.cpu()) if isinstance(leaf, torch.Tensor) else leaf
+
+    return map_leaves(move, tree)
 
 
 def _names_device(value: Any) -> bool:

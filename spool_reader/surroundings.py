@@ -44,11 +44,10 @@ def surroundings(device_type: str, autocast: torch.dtype | None, default_dtype: 
         torch.set_default_dtype(default_dtype)
     try:
         with torch.no_grad():
-            if autocast is None and not torch.is_autocast_enabled() and not torch.is_autocast_cpu_enabled():
+            if autocast is None and not torch._C._is_any_autocast_enabled():
                 yield
             else:
-                dtype = autocast or torch.get_autocast_cpu_dtype()
-                with torch.autocast(device_type, dtype=dtype, enabled=autocast is not None, cache_enabled=False):
+                with torch.autocast(device_type, autocast, enabled=autocast is not None, cache_enabled=False):
                     yield
     finally:
         if default_dtype is not before:

@@ -108,8 +108,8 @@ class TerminalView:
 def summary_lines(summary: Summary, *, colour: bool = False) -> list[str]:
     """The end of a run: where it first went wrong, the ten worst calls, what is missing, and the result."""
     lines: list[str] = []
-    for (session, rank), finding in sorted(summary.first_divergence.items()):
-        lines.append(f"first divergence of rank {rank} (session {sanitised(session, 40)}): {_failure(finding)}")
+    for (writer, rank), finding in sorted(summary.first_divergence.items()):
+        lines.append(f"first divergence of rank {rank} (session {sanitised(writer, 40)}): {_failure(finding)}")
     bad = [finding for finding in summary.worst if SEVERITY[finding.verdict] >= SEVERITY["warning"]]
     if bad:
         lines.append("worst calls:")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import time
 from pathlib import Path
-
-from .csv_views import write_csvs
 
 _SECONDS = 30.0
 # Making the files reads every row: as the folder grows they are made less often, at most a twentieth of the time.
@@ -28,6 +28,9 @@ class Views:
 
     def write(self) -> list[str]:
         """Make the files again; returns their paths."""
+        if importlib.util.find_spec("spool_reader.csv_views") is None:
+            return []
+        write_csvs = importlib.import_module("spool_reader.csv_views").write_csvs
         start = time.monotonic()
         paths = write_csvs(self._folder, columns=self._columns, timestamp=self._timestamp)
         end = time.monotonic()

@@ -21,7 +21,7 @@ from .results import ResultsFolder
 from .session_tracker import SessionTracker
 from .summary import Summary
 from .views import Views
-from .wake import waking
+from .wake import Waker
 from .workers import InProcess, Pool, WorkerPool
 
 _PROGRESS_SECONDS = 1.0
@@ -161,7 +161,8 @@ class _Run:
         """Until the training is over and everything of it is judged."""
         self._look_at_history()
         idle_since: float | None = None
-        with waking(self._spool, self._notice):
+        waker = Waker(self._spool, self._notice)
+        try:
             while not self._stop.is_set():
                 try:
                     busy = self._engine.step(claim=True, patience=_PATIENCE)
@@ -169,10 +170,16 @@ class _Run:
                 except SpoolUnavailable as error:
                     self._wait_for_spool(error)
                     continue
+                if busy:
+                    waker.busy()
+                else:
+                    waker.idle()
                 self._tell(waiting)
                 idle_since = None if busy else idle_since or time.monotonic()
                 if not busy and not self._options.follow and self._over(waiting, idle_since or 0.0):
                     return
+        finally:
+            waker.close()
 
     def drain(self) -> None:
         """Until nothing is ready."""
