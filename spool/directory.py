@@ -293,6 +293,25 @@ class DirectorySpool(Spool):
         parse = parse_claim_name if claims else parse_bundle_name
         return sum(parse(name) is not None for inner in level for name in _names(inner))
 
+    def retry_quarantined(self) -> int:
+        again = 0
+        try:
+            for rank, folder in ranks_of(self.root / QUARANTINE):
+                for place, parsed in list(waiting_in(folder, rank)):
+                    kept = self.root / QUARANTINE / place.ready
+                    fresh = Place(place.rank, place.step, str(replace(parsed, attempt=0)))
+                    target = self.root / fresh.ready
+                    files.make_folder(target.parent.parent)
+                    files.make_folder(target.parent)
+                    files.rename(kept, target)
+                    again += 1
+                    with contextlib.suppress(OSError):
+                        files.unlink(kept.with_suffix(".json"))
+        except OSError as error:
+            if error.errno not in files.GONE:
+                raise SpoolUnavailable(f"{self.root / QUARANTINE}: {error.strerror}") from error
+        return again
+
     def tidy(self) -> None:
         """Remove step folders that are empty and that their writer has left for a later step."""
         with contextlib.suppress(OSError):

@@ -141,6 +141,10 @@ class Spool(ABC):
         """How much is ready, claimed and in quarantine; cheap enough for once a second."""
 
     @abstractmethod
+    def retry_quarantined(self) -> int:
+        """Make every bundle in quarantine ready again, with all its attempts before it; how many there were."""
+
+    @abstractmethod
     def tidy(self) -> None:
         """Remove what is empty and will stay so."""
 

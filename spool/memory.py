@@ -141,6 +141,13 @@ class MemorySpool(Spool):
                 fenced=self._fenced,
             )
 
+    def retry_quarantined(self) -> int:
+        with self._changed:
+            again, self.quarantine = self.quarantine, {}
+            for place, (data, _) in again.items():
+                self._put(place, _Entry(data, 0, time.monotonic()))
+        return len(again)
+
     def tidy(self) -> None:
         """Nothing is ever left empty here."""
 

@@ -160,4 +160,11 @@ def test_a_million_keys_are_a_bit_each() -> None:
     assert ("s", 0, 3, 9_999) in seen
     assert ("s", 0, 3, 10_000) not in seen
     assert ("s", 1, 3, 0) not in seen
-    assert sum(len(bits) for bits in seen._bits.values()) < 10 * 10_000 / 4
+    assert sum(map(len, seen._pages.values())) < 10 * 10_000 / 4
+
+
+def test_a_far_off_key_costs_no_more_than_others() -> None:
+    seen = SeenKeys()
+    assert seen.add(("s", 0, 10**11, 999_999_999))
+    assert not seen.add(("s", 0, 10**11, 999_999_999))
+    assert sum(map(len, seen._pages.values())) <= 2048

@@ -326,3 +326,21 @@ def test_a_wrong_option_is_named(name: str, tmp_path: Path) -> None:
 def test_a_missing_spool_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpoolUnavailable, match="missing-spool"):
         watch(tmp_path / "missing-spool", out=tmp_path / "out", workers=0)
+
+
+@pytest.mark.parametrize("url", ["directory", "memory:"])
+def test_what_is_in_quarantine_can_be_tried_again(url: str, tmp_path: Path, bundle: Any) -> None:
+    (tmp_path / "spool").mkdir()
+    x = torch.ones(2)
+    with open_spool(tmp_path / "spool" if url == "directory" else url) as spool:
+        for seq in range(3):
+            spool.publish(bundle("Torch.add.0", (x, x), {}, x + x, seq=seq))
+        for _ in range(3):
+            for claim in [spool.claim() for _ in range(spool.stats().ready)]:
+                claim.release(failed_attempt=claim.seq != 1)
+        assert spool.stats().quarantined == 2
+        assert reprocess(spool, out=tmp_path / "a", workers=0).rows == 1
+        assert reprocess(spool, out=tmp_path / "b", workers=0, retry_failed=True).rows == 2
+        assert spool.stats().quarantined == 0
+        assert not list((tmp_path / "spool").rglob("*try*"))
+        assert not list((tmp_path / "spool").rglob("quarantine/**/*.json"))
