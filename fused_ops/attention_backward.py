@@ -22,6 +22,12 @@ _SOURCE = (
     "for dpse: the mathematical gradient is followed"
 )
 
+_NOTE = (
+    "dpse unless pse required grad, and the gradients that do not exist for lack of pse, sink or rotary parts; "
+    "everything where an unknown dropout mask decided it or mask and band contradict each other; dq and dk where a fully "
+    "masked row gives the mean of V"
+)
+
 
 def _gradients(run: Precision, bound: Mapping[str, Any]) -> tuple[AttentionCall, dict[str, Tensor | None]]:
     call = call_of(bound)
@@ -111,6 +117,7 @@ def _undefined(bound: Mapping[str, Any]) -> dict[int, str]:
     source=_SOURCE,
     backward_of="npu_fusion_attention",
     uncompared=_undefined,
+    uncompared_note=_NOTE,
 )
 def fusion_attention_grad(run: Precision, **bound: Any) -> tuple[Tensor | None, ...]:
     _, found = _gradients(run, bound)
@@ -130,6 +137,7 @@ def fusion_attention_grad(run: Precision, **bound: Any) -> tuple[Tensor | None, 
     source=_SOURCE,
     backward_of="npu_fusion_attention_v2",
     uncompared=_undefined,
+    uncompared_note=_NOTE,
 )
 def fusion_attention_grad_v2(run: Precision, **bound: Any) -> tuple[Tensor | None, ...]:
     _, found = _gradients(run, bound)
@@ -148,6 +156,7 @@ def fusion_attention_grad_v2(run: Precision, **bound: Any) -> tuple[Tensor | Non
     source=_SOURCE,
     backward_of="npu_fusion_attention_v3",
     uncompared=_undefined,
+    uncompared_note=_NOTE,
 )
 def fusion_attention_grad_v3(run: Precision, **bound: Any) -> tuple[Tensor | None, ...]:
     _, found = _gradients(run, bound)

@@ -22,6 +22,12 @@ _SOURCE = (
     "the manual's own pse example (scale·QKᵀ + pse) is not; masked scores are replaced by the lowest float32"
 )
 
+_NOTE = (
+    "seed, offset and numels (the random generator's state), the reserved softmax_out; attention_out and "
+    "statistics as a whole where mask and band contradict each other or rows belong to no sequence, attention_out where "
+    "an unknown dropout mask decided it, the statistics where a fully masked row gives the mean of V"
+)
+
 
 def call_of(bound: Mapping[str, Any]) -> AttentionCall:
     """The options of any version of the forward or backward operator, from its bound arguments."""
@@ -165,6 +171,7 @@ def _undefined(bound: Mapping[str, Any]) -> dict[int, str]:
     "int numels)",
     source=_SOURCE,
     uncompared=_undefined,
+    uncompared_note=_NOTE,
 )
 def fusion_attention(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int, int]:
     _, out, maximum, total, cells = _forward(run, bound)
@@ -183,6 +190,7 @@ def fusion_attention(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, Tens
     "int numels)",
     source=_SOURCE + "; pse_type 2 and 3 as in the kernel: −slope·|i − j|, 3 with the root of the distance",
     uncompared=_undefined,
+    uncompared_note=_NOTE,
 )
 def fusion_attention_v2(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, int, int, int]:
     _, out, maximum, total, cells = _forward(run, bound)
@@ -198,6 +206,7 @@ def fusion_attention_v2(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, T
     "-> (Tensor attention_out, Tensor softmax_max, Tensor softmax_sum, Tensor softmax_out, Tensor seed, Tensor offset)",
     source=_SOURCE + "; the sequence ends are tensors, seed and offset too, numels is gone",
     uncompared=_undefined,
+    uncompared_note=_NOTE,
 )
 def fusion_attention_v3(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     _, out, maximum, total, _ = _forward(run, bound)

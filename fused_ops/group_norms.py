@@ -82,6 +82,7 @@ def _swish_options(eps: float | None, swish_scale: float | None) -> tuple[float,
     source="op-plugin schema and derivatives; mean and rstd are the forward's",
     deterministic=False,
     backward_of="npu_group_norm_swish",
+    uncompared_note="gradients that the mask does not ask for",
     uncompared=lambda bound: {
         index: "not asked for by grad_input_mask"
         for index, wanted in enumerate(bound["grad_input_mask"])

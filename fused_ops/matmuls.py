@@ -48,6 +48,7 @@ def linear_backward(run: Precision, grad: Tensor, input: Tensor, weight: Tensor)
     "matmul_backward(Tensor grad, Tensor self, Tensor other, bool[2] mask) -> (Tensor dself, Tensor dother)",
     source="op-plugin schema; the gradients of torch.matmul, each only where mask asks for it",
     backward_of="matmul",
+    uncompared_note="gradients that the mask does not ask for",
     uncompared=lambda bound: {
         index: "not asked for by mask" for index, wanted in enumerate(bound["mask"]) if not wanted
     },

@@ -172,6 +172,7 @@ _NO_PROBS = {1: "undefined: there are no probs"}
     backward_of="npu_moe_token_unpermute",
     inert=("restore_shape",),
     uncompared=lambda bound: _NO_PROBS if bound["probs"] is None else {},
+    uncompared_note="dprobs without probs",
 )
 def moe_token_unpermute_grad(
     run: Precision,
@@ -197,6 +198,7 @@ def moe_token_unpermute_grad(
     source="op-plugin schema, schema file and derivatives; permuted_tokens is there when probs needs a gradient",
     backward_of="npu_moe_token_unpermute",
     inert=("restore_shape",),
+    uncompared_note="dprobs without probs or permuted_tokens",
     uncompared=lambda bound: _NO_PROBS if bound["probs"] is None or bound["permuted_tokens"] is None else {},
 )
 def moe_token_unpermute_grad_v2(

@@ -33,6 +33,7 @@ def _check_map(routing_map: Tensor, tokens: int) -> Tensor:
     "the "
     "experts with drop_and_pad",
     standard="binary consistency",
+    uncompared_note="the result for probs where there are none",
     uncompared=lambda bound: {1: "undefined: there are no probs"} if bound["probs"] is None else {},
 )
 def moe_token_permute_with_routing_map(
@@ -71,6 +72,7 @@ def moe_token_permute_with_routing_map(
     "-> (Tensor dtokens, Tensor dprobs)",
     source="op-plugin schema and derivatives; the derivative of npu_moe_token_permute_with_routing_map",
     backward_of="npu_moe_token_permute_with_routing_map",
+    uncompared_note="dprobs without probs_grad",
     uncompared=lambda bound: {1: "undefined: there is no probs_grad"} if bound["probs_grad"] is None else {},
 )
 def moe_token_permute_with_routing_map_grad(
@@ -149,6 +151,7 @@ def _expert_of_row(rows: int, experts: int, device: torch.device) -> Tensor:
     "permuted_token_id[i], "
     "without it both are the forward's sorted_indices",
     backward_of="npu_moe_token_unpermute_with_routing_map",
+    uncompared_note="the result for probs where there are none",
     uncompared=lambda bound: {1: "undefined: there are no probs"} if bound["probs"] is None else {},
 )
 def moe_token_unpermute_with_routing_map_grad(

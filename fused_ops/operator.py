@@ -37,6 +37,7 @@ class FusedOp:
         definition: `definition(precision, **arguments)`, the one place with the formula.
         undefined: outputs that must not be compared by value, with the reason, or a function of the bound
             arguments that gives them.
+        uncompared_note: in words, what `undefined` gives where it is a function.
         inert: arguments without numerical effect, accepted with any value.
         extras: documented arguments of other releases with their defaults.
         writes: arguments that the call writes to although the schema does not mark them, with the output's index.
@@ -50,6 +51,7 @@ class FusedOp:
     deterministic: bool = True
     backward_of: str | None = None
     undefined: Uncompared = field(default_factory=dict)
+    uncompared_note: str = ""
     inert: frozenset[str] = frozenset()
     extras: Mapping[str, Any] = field(default_factory=dict)
     writes: Mapping[str, int] = field(default_factory=dict)
@@ -68,6 +70,16 @@ class FusedOp:
                 names["out"] = None
             names.update(dict.fromkeys(argument.name for argument in schema.written))
         return tuple(names)
+
+    @property
+    def unsupported(self) -> tuple[str, ...]:
+        """Arguments of the main overload that are only implemented at their default."""
+        taken = inspect.signature(self.definition).parameters
+        if _takes_all(taken):
+            return ()
+        outs = {argument.name for argument in self.schemas[0].outs}
+        names = [argument.name for argument in self.schemas[0].arguments]
+        return tuple(name for name in names if name not in {*taken, *self.inert, *outs})
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self._run(OWN, args, kwargs)
@@ -108,7 +120,7 @@ class FusedOp:
     def _chosen(self, bound: Bound) -> dict[str, Any]:
         """The arguments that the definition takes; any other must be inert, an output buffer or at its default."""
         taken = inspect.signature(self.definition).parameters
-        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in taken.values()):
+        if _takes_all(taken):
             return bound.values
         outs = {argument.name for argument in bound.schema.outs}
         for argument in bound.schema.arguments:
@@ -120,6 +132,10 @@ class FusedOp:
             )
             raise UnsupportedArgument(name, describe(bound.values[name]), rule)
         return {name: value for name, value in bound.values.items() if name in taken}
+
+
+def _takes_all(parameters: Mapping[str, inspect.Parameter]) -> bool:
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
 
 
 def _no_autocast(bound: Bound) -> AbstractContextManager[Any]:

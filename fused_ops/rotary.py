@@ -87,6 +87,7 @@ def _undefined_angles(bound: Any) -> dict[int, str]:
     source="op-plugin schema, derivatives and host code: dr1 and dr2 are uninitialised unless r1 or r2 requires grad",
     backward_of="npu_rotary_mul",
     uncompared=_undefined_angles,
+    uncompared_note="dr1 and dr2 where neither r1 nor r2 requires grad: they are uninitialised",
 )
 def rotary_mul_backward(
     run: Precision, grad: Tensor, self: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str

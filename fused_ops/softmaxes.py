@@ -68,6 +68,7 @@ def _random_parts(bound: Mapping[str, Any]) -> dict[int, str]:
     source="op-plugin schema, manual, host code and test: softmax(x1 + alpha·self); prob is the share that is dropped",
     deterministic=False,
     uncompared=_random_parts,
+    uncompared_note="the mask; result_dropout unless prob is 0",
 )
 def dropout_with_add_softmax(
     run: Precision, self: Tensor, x1: Tensor, alpha: float, prob: float, dim: int

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-
 # A kernel runs below autograd, where PyTorch records no graph; another thread has none of the caller's state.
 _ABOVE_AUTOGRAD = ThreadPoolExecutor(max_workers=1)
 
