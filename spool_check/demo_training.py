@@ -33,7 +33,8 @@ def _layer_norm_wrong_eps(
 
 def _gelu_wrong_form(func: Callable[..., Tensor], x: Tensor, *, approximate: str = "none") -> Tensor:
     """The kernel computes x·σ(1.702·x), the "fast" form, where the exact one was asked for."""
-    return x * torch.sigmoid(1.702 * x)
+    y: Tensor = x * torch.sigmoid(1.702 * x)
+    return y
 
 
 def _softmax_short_sum(
@@ -56,7 +57,10 @@ class SimulatedDevice(TorchFunctionMode):
 
     def __init__(self, fault: str | None) -> None:
         super().__init__()
-        self._target, self._kernel = FAULTS[fault] if fault else (None, None)
+        self._target: Callable[..., Any] | None = None
+        self._kernel: Callable[..., Any] | None = None
+        if fault:
+            self._target, self._kernel = FAULTS[fault]
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

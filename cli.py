@@ -1,0 +1,256 @@
+"""The command line: parse, call, print. Everything heavy is imported inside the commands, so that `--help` is quick."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+OK, FAILED, USAGE, ENVIRONMENT, NOTHING = 0, 1, 2, 3, 5
+
+
+class _Ranks(click.ParamType[tuple[int, ...]]):
+    """`0,1,4-7` as a tuple of ranks."""
+
+    name = "ranks"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        ranks: list[int] = []
+        for part in str(value).split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+                self.fail(f"{value!r} is no list of ranks; write numbers and ranges, such as 0,1,4-7", param, ctx)
+            ranks += range(int(first), int(last or first) + 1)
+        return tuple(dict.fromkeys(ranks))
+
+
+class _Names(click.ParamType[tuple[str, ...]]):
+    """`conv1d,conv2d` as a tuple of names."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(name.strip() for name in str(value).split(",") if name.strip())
+
+
+class _Group(click.Group):
+    """Turns the errors of spool-check into one message and the exit code of their kind."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            click.echo("stopped", err=True)
+            ctx.exit(130)
+        except BrokenPipeError:
+            # The reader of our standard output has gone (`| head`); there is nobody to tell.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(OK)
+        except Exception as error:
+            code = getattr(error, "exit_code", None)
+            if not isinstance(code, int):
+                raise
+            click.echo(f"error: {error}", err=True)
+            ctx.exit(code)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="spool-check", prog_name="spool-check")
+def main() -> None:
+    """Find the PyTorch call that an untrusted accelerator computes wrongly, while the training runs.
+
+    Exit codes: 0 all passed, 1 some failed, 2 usage or configuration, 3 environment or spool, 5 nothing was checked.
+    """
+
+
+def _judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that `watch`, `reprocess` and `run-ut` share."""
+    options = [
+        click.option(
+            "--out",
+            "-o",
+            type=click.Path(path_type=Path),
+            help="Results folder.  [default: spool-check-results]",
+        ),
+        click.option("--device", help="auto, cpu, cuda, cuda:1, npu, …  [default: auto]"),
+        click.option("--workers", type=click.IntRange(min=0), help="Worker processes; 0 judges in this process."),
+        click.option("--rank", "ranks", type=_Ranks(), help="Only these ranks, such as 0,1,4-7."),
+        click.option(
+            "--profile", help="Limits: default, msprobe-8.3, cann, or a file of your own.  [default: default]"
+        ),
+        click.option("--white-list", type=_Names(), help="Judge only these APIs, such as conv1d,conv2d."),
+        click.option("--black-list", type=_Names(), help="Do not judge these APIs."),
+        click.option("--save-errors", type=click.Path(path_type=Path), help="Keep failing bundles in this folder."),
+        click.option(
+            "--columns", type=click.Choice(["zh", "en"]), help="Column names of the CSV files.  [default: zh]"
+        ),
+        click.option("--call-timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for one call."),
+        click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON lines, last a summary."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    """Only the options that were given; the rest keeps the library's defaults."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _print_json(item: Any) -> None:
+    click.echo(json.dumps(item, ensure_ascii=False, allow_nan=False))
+
+
+def _run(judge: Callable[..., Any], spool: str, as_json: bool, **options: Any) -> int:
+    """Run `watch` or `reprocess` with a view that fits the output; returns the exit code."""
+    from spool_reader.events import Event, Finished, RowWritten
+    from spool_reader.interrupts import stop_requests
+    from spool_reader.terminal import TerminalView
+
+    view = TerminalView(sys.stderr, results=sys.stderr if as_json else sys.stdout)
+
+    def on_event(event: Event) -> None:
+        if as_json and isinstance(event, RowWritten):
+            click.echo(event.line.rstrip(b"\n"))
+        view(event)
+        if as_json and isinstance(event, Finished):
+            _print_json({"v": 1, "summary": event.summary.to_json()})
+
+    options.setdefault("out", Path("spool-check-results"))
+    with stop_requests(lambda text: click.echo(text, err=True)) as (stop, abort):
+        summary = judge(spool, on_event=on_event, stop=stop, abort=abort, **options)
+    return int(summary.exit_code)
+
+
+@main.command()
+@click.argument("spool")
+@_judging_options
+@click.option("--follow", is_flag=True, help="Keep on when every session has ended.")
+@click.option("--stale-after", type=click.FloatRange(min=0, min_open=True), help="Seconds without a sign of life.")
+@click.pass_context
+def watch(ctx: click.Context, /, spool: str, as_json: bool, **options: Any) -> None:
+    """Judge bundles as they land in SPOOL; ends when every session is closed and the spool is empty."""
+    from spool_reader.watch import watch as run
+
+    ctx.exit(_run(run, spool, as_json, **_given(**options)))
+
+
+@main.command()
+@click.argument("spool")
+@_judging_options
+@click.option("--retry-failed", is_flag=True, help="Take quarantined bundles again.")
+@click.option("--dry-run", is_flag=True, help="Only say what is there.")
+@click.pass_context
+def reprocess(ctx: click.Context, /, spool: str, as_json: bool, dry_run: bool, **options: Any) -> None:
+    """Judge what is left in SPOOL, once."""
+    from spool_reader.inspection import status as look
+    from spool_reader.watch import reprocess as run
+
+    if dry_run:
+        _show_status(look(spool), as_json)
+        ctx.exit(OK)
+    ctx.exit(_run(run, spool, as_json, **_given(**options)))
+
+
+@main.command("run-ut")
+@click.option("-config", "--config", "config", required=True, type=click.Path(path_type=Path), help="config.json")
+@_judging_options
+@click.pass_context
+def run_ut(ctx: click.Context, /, config: Path, as_json: bool, **options: Any) -> None:
+    """Watch or listen as the judging side's config.json says; options given here win over the file."""
+    from spool_reader.config import read_config
+    from spool_reader.watch import watch as run
+
+    settings = read_config(config)
+    ctx.exit(_run(run, settings.url, as_json, await_session=True, **{**settings.keywords(), **_given(**options)}))
+
+
+@main.command()
+@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, npu, …")
+@click.option("--profile", default="default", show_default=True, help="default, msprobe-8.3, cann, or a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON lines.")
+@click.pass_context
+def replay(ctx: click.Context, /, bundles: tuple[Path, ...], device: str, profile: str, as_json: bool) -> None:
+    """Judge these BUNDLES in full detail; nothing is deleted."""
+    from spool_reader.explain import row_lines
+    from spool_reader.inspection import replay_files
+    from spool_reader.judging import JudgeOptions
+
+    verdicts = []
+    for row in replay_files(bundles, device=device, options=JudgeOptions(profile=profile)):
+        verdicts.append(row["verdict"])
+        if as_json:
+            _print_json(row)
+        else:
+            click.echo("\n".join(row_lines(row)))
+    ctx.exit(FAILED if "error" in verdicts else NOTHING if set(verdicts) == {"skip"} else OK)
+
+
+@main.command()
+@click.argument("bundles", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def inspect(bundles: tuple[Path, ...], as_json: bool) -> None:
+    """Show what these BUNDLES hold, without running anything."""
+    from spool_reader.explain import bundle_lines
+    from spool_reader.inspection import inspect_file
+
+    for path in bundles:
+        found = inspect_file(path)
+        if as_json:
+            _print_json(found)
+        else:
+            click.echo("\n".join(bundle_lines(found)))
+
+
+@main.command()
+@click.argument("spool")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(spool: str, as_json: bool) -> None:
+    """Say what is in SPOOL: ready, claimed, in quarantine, sessions."""
+    from spool_reader.inspection import status as look
+
+    _show_status(look(spool), as_json)
+
+
+def _show_status(found: dict[str, Any], as_json: bool) -> None:
+    from spool_reader.explain import status_lines
+
+    if as_json:
+        _print_json(found)
+    else:
+        click.echo("\n".join(status_lines(found)))
+
+
+@main.command()
+@click.option(
+    "--dir", "folder", type=click.Path(path_type=Path), help="Where to work; default is a new temporary folder."
+)
+@click.option(
+    "--fault", type=click.Choice(["layer_norm", "gelu", "softmax", "none"]), default="layer_norm", show_default=True
+)
+@click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Training steps.")
+@click.pass_context
+def demo(ctx: click.Context, /, folder: Path | None, fault: str, steps: int) -> None:
+    """Run the whole thing here: train on a simulated device with a planted fault, watch, and name the fault."""
+    import tempfile
+
+    from spool_reader.demo import outcome_lines, run_demo
+    from spool_reader.terminal import TerminalView
+
+    folder = folder or Path(tempfile.mkdtemp(prefix="spool-check-demo-"))
+    view = TerminalView(sys.stderr, results=sys.stdout)
+    outcome = run_demo(folder, fault=fault, steps=steps, on_event=view)
+    click.echo("\n".join(outcome_lines(outcome)))
+    ctx.exit(OK if outcome else FAILED)
