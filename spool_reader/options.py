@@ -22,6 +22,7 @@ class ReaderOptions:
         ranks: judge only these; None is all.
         judge: how calls are judged.
         call_timeout: seconds after which a call that does not end costs its bundle one attempt.
+        await_session: a spool that is empty at the start, and whose sessions are all over, waits for the next training.
         follow: go on when every session is over and the spool is empty.
         stale_after: seconds of silence after which a writer, or another reader, counts as dead.
         retry_failed: take bundles out of quarantine first.
@@ -35,6 +36,7 @@ class ReaderOptions:
     ranks: Collection[int] | None = None
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     call_timeout: float = 300.0
+    await_session: bool = False
     follow: bool = False
     stale_after: float = 30.0
     retry_failed: bool = False

@@ -27,7 +27,7 @@ def sanitised(text: object, width: int | None = None) -> str:
 
 
 class TerminalView:
-    """A listener that writes to one stream, usually stderr.
+    """A listener that talks on one stream, usually stderr, and writes the result at the end to another, usually stdout.
 
     Attributes of the stream decide: a terminal gets the live table, anything else lines and a heartbeat.
     """
@@ -36,11 +36,13 @@ class TerminalView:
         self,
         stream: TextIO,
         *,
+        results: TextIO | None = None,
         live: bool | None = None,
         heartbeat: float = _HEARTBEAT_SECONDS,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._stream = stream
+        self._results = results or stream
         self._live = stream.isatty() and environ.get("TERM") != "dumb" if live is None else live
         self._colour = self._live and not environ.get("NO_COLOR")
         self._heartbeat = heartbeat
@@ -65,8 +67,9 @@ class TerminalView:
             self._line(f"{event.level}: {sanitised(event.text)}" if event.level != "info" else sanitised(event.text))
         elif isinstance(event, Finished):
             self._erase()
-            self._stream.write("\n".join(summary_lines(event.summary, colour=self._colour)) + "\n")
-            self._stream.flush()
+            colour = self._colour and self._results.isatty()
+            self._results.write("\n".join(summary_lines(event.summary, colour=colour)) + "\n")
+            self._results.flush()
 
     def _progress(self, event: Progress) -> None:
         if self._live:

@@ -213,7 +213,9 @@ class _Run:
         self._engine.give_back()
 
     def _look_at_history(self) -> None:
-        """A spool that is empty at the start, with sessions that are over, is waiting for the next training."""
+        """A spool that is empty at the start, with sessions that are over, may be waiting for the next training."""
+        if not self._options.await_session:
+            return
         self._tracker.update(self._spool.sessions())
         stats = self._spool.stats()
         if not self._results.resumed and self._ready(stats) == 0 and stats.claimed == 0:
