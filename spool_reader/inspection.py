@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from spool import Bundle, open_spool, read_bundle
+from spool import Bundle, BundleError, open_spool, read_bundle
 
 from .device import open_device
 from .judging import Judge, JudgeOptions
@@ -23,7 +23,7 @@ def replay_files(
     """The row of each file, judged here and now; nothing is written or deleted."""
     judge = Judge(open_device(device), options or JudgeOptions())
     for path in paths:
-        bundle = read_bundle(path)
+        bundle = _read(path)
         row = judge.row(bundle)
         row["bundle"] = str(path)
         yield row
@@ -31,7 +31,7 @@ def replay_files(
 
 def inspect_file(path: Path) -> dict[str, Any]:
     """What a bundle holds, by place in the call; nothing of it is run. Its digest has been checked."""
-    bundle = read_bundle(path)
+    bundle = _read(path)
     header = bundle.header
     shown = {
         name: getattr(header, name)
@@ -45,6 +45,16 @@ def inspect_file(path: Path) -> dict[str, Any]:
         "nbytes": bundle.nbytes,
         "values": dict(_values(bundle)),
     }
+
+
+def _read(path: Path) -> Bundle:
+    """The bundle, with the file's name in whatever is wrong with it."""
+    try:
+        return read_bundle(path)
+    except BundleError as error:
+        raise type(error)(f"{path}: {error}") from error
+    except OSError as error:
+        raise BundleError(f"{path}: {error.strerror}; give the path of a .safetensors file of a spool") from error
 
 
 def _values(bundle: Bundle) -> Iterator[tuple[str, str]]:
