@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from .errors import BundleMalformed
-from .names import is_api
+from .names import is_api, is_session
 from .storage import TensorSink, nbytes
 from .values import Tree, decode_tree, encode_tree
 
@@ -182,8 +183,12 @@ def check_header(header: CallHeader) -> CallHeader:
         raise BundleMalformed(f"api is {header.api!r}; it must look like Functional.linear.4")
     if header.phase not in PHASES:
         raise BundleMalformed(f"phase is {header.phase!r}; it must be forward or backward")
-    if not isinstance(header.session, str) or not header.session or len(header.session) > 100:
-        raise BundleMalformed(f"session is {header.session!r}; it must be a name of at most 100 characters")
+    if not is_session(header.session):
+        raise BundleMalformed(
+            f"session is {header.session!r}; it must be 1 to 100 letters, digits, '.', '_' and '-', a letter or digit first"
+        )
+    if type(header.time) not in (int, float) or not math.isfinite(header.time):
+        raise BundleMalformed(f"time is {header.time!r}; it must be seconds since 1970")
     for name in ("origin", "skip"):
         if not isinstance(getattr(header, name), str | None):
             raise BundleMalformed(f"{name} is {getattr(header, name)!r}; it must be text or null")

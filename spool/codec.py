@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .bundle import FORMAT, Bundle, CallHeader, check_header
 from .errors import BundleCorrupt, BundleMalformed, BundleVersion
-from .storage import DTYPE_OF, MAX_DIM, NAME_OF
+from .storage import DTYPE_OF, MAX_DIM, NAME_OF, PACKED
 
 METADATA_KEY = "spool_check"
 # The limit of the safetensors format.
@@ -45,15 +45,22 @@ def encode_bundle(bundle: Bundle) -> list[Buffer]:
         digest.update(buffer)
         table[name] = {
             "dtype": NAME_OF[tensor.dtype],
-            "shape": list(tensor.shape),
+            "shape": _stored_shape(tensor),
             "data_offsets": [end, end + len(buffer)],
         }
         end += len(buffer)
     header = {**vars(bundle.header), "digest": f"xxh3_64:{digest.hexdigest()}"}
-    text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    whole = json.dumps({"__metadata__": {METADATA_KEY: text}, **table}, ensure_ascii=False, separators=(",", ":"))
-    raw = whole.encode("utf-8")
+    try:
+        text = json.dumps(header, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        whole = json.dumps({"__metadata__": {METADATA_KEY: text}, **table}, ensure_ascii=False, separators=(",", ":"))
+        raw = whole.encode("utf-8")
+    except (TypeError, ValueError) as error:
+        raise BundleMalformed(f"context or producer of {bundle.header.api} is no JSON: {error}") from error
     raw += b" " * (-len(raw) % 8)
+    if len(raw) > MAX_HEADER:
+        raise BundleMalformed(
+            f"the header of {bundle.header.api} takes {len(raw)} bytes; safetensors allows {MAX_HEADER}"
+        )
     return [len(raw).to_bytes(8, "little") + raw, *(buffer for buffer in buffers if len(buffer))]
 
 
@@ -114,9 +121,14 @@ def read_header(path: str | os.PathLike[str]) -> CallHeader:
     """Read the header alone: no data, no digest check."""
     with Path(path).open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        if size > min(MAX_HEADER, os.fstat(file.fileno()).st_size):
-            raise BundleMalformed(f"the header claims {size} bytes, more than the file or the format holds")
+        if size > min(MAX_HEADER, os.fstat(file.fileno()).st_size - 8):
+            raise BundleMalformed(f"{path}: the header claims {size} bytes, more than the file or the format holds")
         return _header(_json(file.read(size)))
+
+
+def _stored_shape(tensor: Tensor) -> list[int]:
+    shape = list(tensor.shape)
+    return [*shape[:-1], 2 * shape[-1]] if tensor.dtype is PACKED else shape
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
@@ -194,6 +206,10 @@ def _tensors(table: Mapping[str, Any], view: memoryview, start: int) -> Iterator
             )
         if not isinstance(shape, list) or len(shape) > MAX_DIM or not all(type(n) is int and n >= 0 for n in shape):
             raise BundleMalformed(f"tensor {name!r}: {shape!r} is no shape")
+        if entry["dtype"] == NAME_OF.get(PACKED):
+            if not shape or shape[-1] % 2:
+                raise BundleMalformed(f"tensor {name!r}: {shape!r} is no shape of F4, two of which share a byte")
+            shape = [*shape[:-1], shape[-1] // 2]
         count = math.prod(shape)
         if first != end or last - first != count * dtype.itemsize:
             raise BundleMalformed(
@@ -215,6 +231,9 @@ def _offsets(name: str, entry: Any) -> tuple[int, int]:
 
 
 def _tensor(data: memoryview, dtype: torch.dtype, shape: list[int]) -> Tensor:
-    if not len(data):
-        return torch.empty(shape, dtype=dtype)
-    return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape)
+    try:
+        if not len(data):
+            return torch.empty(shape, dtype=dtype)
+        return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape)
+    except RuntimeError as error:
+        raise BundleMalformed(f"no tensor of shape {shape} can be made: {error}") from error

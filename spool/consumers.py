@@ -1,180 +1,160 @@
-"""Consumers of a directory spool: who is alive, and what the dead have left.
+"""A consumer of a directory spool: its claim folder and its sign of life.
 
-Each consumer keeps `consumers/{id}.json` whose content changes with every beat. Others judge it by content and by their own
-monotonic clock: never by file times, never across clocks. A consumer of the same boot of the same host is dead as soon
-as its process is. What a dead consumer had claimed is renamed back with one more attempt.
+`consumers/{name}.{generation}.json` changes its content with every beat; others judge it by content and by their own monotonic
+clock: never by file times, never across clocks. The claim folder is made by one exclusive mkdir, so no two consumers ever share
+one. A consumer that could not beat for `stale_after` must expect that others took it for dead: it goes on under a new
+generation.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import logging
-import os
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from . import files
-from .names import parse_claim_name
+from .options import SpoolOptions
+from .process import this_process
 
 log = logging.getLogger("spool_check.spool")
 
 CLAIMED, CONSUMERS = "claimed", "consumers"
+# All beats have the same length, so that one can be written over the other on a full disk.
+_RECORD_BYTES = 512
 
 
-def boot_id() -> str:
-    """What tells this boot of this machine from every other."""
-    with contextlib.suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return ""
+def _now() -> float:
+    """Seconds that go on while the machine is suspended."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def process_start(pid: int) -> str:
-    """When a process started, in clock ticks; empty when there is no such process. Tells it from a later one of that number."""
-    with contextlib.suppress(OSError, IndexError):
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        state, *rest = stat.rpartition(")")[2].split()
-        return "" if state in "ZX" else rest[18]
-    return ""
+def _safe(name: str) -> str:
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in name)[:40]
 
 
-def new_consumer_name() -> str:
-    """A name that no other consumer has: host, process, chance."""
-    host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())[:40]
-    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
+class Consumer:
+    """One reader of one spool, from its first claim to its close."""
+
+    def __init__(self, root: Path, name: str | None, options: SpoolOptions) -> None:
+        self._root, self._options = root, options
+        self._name = f"{_safe(name or socket.gethostname())}-{secrets.token_hex(4)}"
+        self._generation = 0
+        self._heartbeat: Heartbeat | None = None
+        self._left: list[Path] = []
+        self.own = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where its claims lie."""
+        return self._root / CLAIMED / self.own
+
+    def join(self) -> None:
+        """Become known, or known anew when the sign of life was interrupted for too long. Raises OSError."""
+        if self._heartbeat is None:
+            mode = files.folder_mode(self._options.mode)
+            for folder in (CLAIMED, CONSUMERS):
+                files.make_folder(self._root / folder, mode)
+            self._begin(mode)
+        elif self._heartbeat.interrupted:
+            self._renew()
+
+    def _begin(self, mode: int) -> None:
+        while True:
+            self._generation += 1
+            own = f"{self._name}.{self._generation}"
+            if files.make_folder(self._root / CLAIMED / own, mode):
+                break
+        path = self._root / CONSUMERS / f"{own}.json"
+        try:
+            heartbeat = Heartbeat(path, stale_after=self._options.stale_after, mode=self._options.mode)
+        except OSError:
+            with contextlib.suppress(OSError):
+                files.remove_folder(self._root / CLAIMED / own)
+            raise
+        self.own, self._heartbeat = own, heartbeat
+
+    def _renew(self) -> None:
+        old, folder, name = self._heartbeat, self.folder, self.own
+        assert old is not None
+        try:
+            self._begin(files.folder_mode(self._options.mode))
+        except OSError as error:
+            if error.errno not in files.FULL:
+                raise
+            # No room for a new folder: go on as before; `done` tells whose a bundle is in any case.
+            old.forgive()
+            return
+        old.stop(remove=False)
+        self._left.append(folder)
+        log.warning("consumer %s gave no sign of life for %g s; it goes on as %s", name, old.stale_after, self.own)
+
+    def make_folder_again(self) -> None:
+        """Others may remove the claim folder of a consumer that they take for dead."""
+        files.make_folder(self.folder, files.folder_mode(self._options.mode))
+
+    def leave(self) -> None:
+        """Stop the sign of life and remove what is empty."""
+        if self._heartbeat is None:
+            return
+        self._left.append(self.folder)
+        self._heartbeat.stop()
+        self._heartbeat = None
+        for folder in self._left:
+            with contextlib.suppress(OSError):
+                files.remove_folder(folder)
+        self._left.clear()
 
 
 class Heartbeat:
-    """This consumer's sign of life, renewed by a thread three times per `stale_after`."""
+    """A record renewed by a thread three times per `stale_after`."""
 
-    def __init__(self, root: Path, consumer: str, *, stale_after: float, mode: int) -> None:
-        self.path = root / CONSUMERS / f"{consumer}.json"
-        self._period, self._mode = stale_after / 3, mode
-        self._fixed = {
-            "host": socket.gethostname(),
-            "boot": boot_id(),
-            "pid": os.getpid(),
-            "start": process_start(os.getpid()),
-            "stale_after": stale_after,
-        }
+    def __init__(self, path: Path, *, stale_after: float, mode: int) -> None:
+        self.stale_after = stale_after
+        self._path, self._mode = path, mode
+        self._fixed = {**this_process(), "stale_after": stale_after}
         self._beat = 0
         self._stop = threading.Event()
-        self._write()
+        files.replace_small(self._path, self._record(), mode=self._mode)
+        self._renewed = _now()
         self._thread = threading.Thread(target=self._run, name="spool-heartbeat", daemon=True)
         self._thread.start()
 
-    def _write(self) -> None:
+    @property
+    def interrupted(self) -> bool:
+        """Whether the record is so old that others may take this consumer for dead."""
+        return _now() - self._renewed > self.stale_after
+
+    def forgive(self) -> None:
+        """Count the interruption as over."""
+        self._renewed = _now()
+
+    def _record(self) -> bytes:
         self._beat += 1
         record = {**self._fixed, "beat": self._beat, "nonce": secrets.token_hex(8)}
-        files.replace_small(self.path, json.dumps(record).encode(), mode=self._mode)
+        return json.dumps(record).encode().ljust(_RECORD_BYTES)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._period):
+        while not self._stop.wait(self.stale_after / 3):
+            if self.interrupted:
+                # Too late: whoever took this consumer for dead must not see it come back. The next claim starts anew.
+                continue
+            before = _now()
             try:
-                self._write()
+                files.overwrite(self._path, self._record())
             except OSError as error:
-                # On a full disk the old record stands; others may take our claims back, which fencing makes harmless.
-                log.warning("%s: heartbeat not written: %s", self.path, error.strerror)
+                log.warning("%s: heartbeat not written: %s", self._path, error.strerror)
+            else:
+                self._renewed = before
 
-    def stop(self) -> None:
-        """Stop beating and remove the record."""
+    def stop(self, *, remove: bool = True) -> None:
+        """Stop beating; the record of a generation whose claims are still in hand stays for the janitor."""
         self._stop.set()
         self._thread.join()
-        with contextlib.suppress(OSError):
-            files.unlink(self.path)
-
-
-class Janitor:
-    """Takes back what dead consumers have claimed; `give_back` says what becomes of each claimed file."""
-
-    def __init__(self, root: Path, own: str, *, stale_after: float, give_back: Callable[[Path, str], None]) -> None:
-        self._root, self._own, self._stale_after, self._give_back = root, own, stale_after, give_back
-        self._seen: dict[str, tuple[bytes, float]] = {}
-        self._boot = boot_id()
-        self._next = float("-inf")
-
-    def visit(self) -> int:
-        """Look at the others if it is time to; returns how many claims were taken back."""
-        now = time.monotonic()
-        if now < self._next:
-            return 0
-        self._next = now + min(self._stale_after / 3, 1.0)
-        folders = self._names(CLAIMED)
-        dead = [name for name in folders if name != self._own and self._is_dead(name, now)]
-        for gone in self._seen.keys() - set(folders):
-            del self._seen[gone]
-        return self._take_back_locked(dead) if dead else 0
-
-    def _names(self, folder: str) -> list[str]:
-        try:
-            return files.names(self._root / folder)
-        except OSError as error:
-            if error.errno in files.GONE:
-                return []
-            raise
-
-    def _is_dead(self, consumer: str, now: float) -> bool:
-        try:
-            content = files.read(self._root / CONSUMERS / f"{consumer}.json")
-        except OSError:
-            content = b""
-        if self._died_here(content):
-            return True
-        last, since = self._seen.get(consumer, (None, now))
-        if last != content:
-            self._seen[consumer] = (content, now)
-            return False
-        return now - since > self._stale_after
-
-    def _died_here(self, content: bytes) -> bool:
-        try:
-            record = json.loads(content)
-            same_boot = bool(self._boot) and record["boot"] == self._boot
-            return same_boot and bool(record["start"]) and process_start(int(record["pid"])) != record["start"]
-        except (ValueError, KeyError, TypeError):
-            return False
-
-    def _take_back_locked(self, dead: list[str]) -> int:
-        """One janitor at a time; where the lock cannot be had for want of space, renames alone still have one winner each."""
-        from filelock import SoftReadWriteLock, Timeout
-
-        lock = SoftReadWriteLock(
-            str(self._root / ".janitor"),
-            is_singleton=False,
-            heartbeat_interval=1,
-            stale_threshold=max(3.0, self._stale_after),
-        )
-        try:
-            lock.acquire_write(timeout=0.5)
-        except Timeout:
-            return 0
-        except OSError as error:
-            if error.errno not in (*files.FULL, errno.EACCES, errno.EPERM):
-                raise
-            return self._take_back(dead)
-        try:
-            return self._take_back(dead)
-        finally:
+        if remove:
             with contextlib.suppress(OSError):
-                lock.release()
-
-    def _take_back(self, dead: list[str]) -> int:
-        taken = 0
-        for consumer in dead:
-            folder = self._root / CLAIMED / consumer
-            for name in self._names(f"{CLAIMED}/{consumer}"):
-                if parse_claim_name(name) is not None:
-                    self._give_back(folder, name)
-                    taken += 1
-            with contextlib.suppress(OSError):
-                files.remove_folder(folder)
-            with contextlib.suppress(OSError):
-                files.unlink(self._root / CONSUMERS / f"{consumer}.json")
-            self._seen.pop(consumer, None)
-            log.warning("%s: consumer %s is gone, its claims were taken back", self._root, consumer)
-        return taken
+                files.unlink(self._path)

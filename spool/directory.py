@@ -15,52 +15,43 @@ there means fenced. A name that does not parse is no bundle and is left alone. d
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import json
 import logging
-import os
 import threading
 import time
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from . import files
 from .bundle import Bundle
-from .codec import encode_bundle, read_bundle
-from .consumers import CLAIMED, CONSUMERS, Heartbeat, Janitor, new_consumer_name
-from .errors import BundleCorrupt, SpoolError, SpoolUnavailable
+from .claims import DirectoryClaim
+from .codec import encode_bundle
+from .consumers import Consumer
+from .counting import Counter, waiting_of
+from .errors import SpoolError, SpoolUnavailable
 from .interface import Claim, Session, SessionInfo, SessionRecord, Spool, SpoolStats
-from .listing import Listing, ranks_of, steps_of, waiting_in
-from .names import BundleName, Place, parse_bundle_name, parse_claim_name
+from .janitor import Janitor
+from .listing import Listing, ranks_of, steps_of
+from .moves import Mover
+from .names import BundleName, Place
 from .options import SpoolOptions
+from .publisher import Publisher
 from .room import Room, full
-from .session_files import SessionFile, read_sessions
+from .session_files import SessionFile, read_sessions, sessions_in
 
 log = logging.getLogger("spool_check.spool")
 
-QUARANTINE = "quarantine"
-# Polling backs off from the first to the second of these, in seconds.
+# Polling backs off from the first to the second of these, in seconds; a pause is also so many times as long as the look took.
 _POLL = (0.01, 0.5)
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """A claimed file, loaded with one read by whichever process of this host has the handle."""
-
-    path: str
-
-    def load(self) -> Bundle:
-        """The bundle; BundleError when it cannot be used."""
-        try:
-            return read_bundle(self.path)
-        except OSError as error:
-            raise BundleCorrupt(f"{self.path}: {error.strerror}") from error
+_LOOK_SHARE = 9
+_LONGEST_PAUSE = 10.0
 
 
 class DirectorySpool(Spool):
-    """A spool in a directory that any number of writers and readers, on any number of hosts, may share."""
+    """A spool in a directory that any number of writers and readers, on any number of hosts, may share.
+
+    One object may be used by several threads.
+    """
 
     durable = True
     shareable = True
@@ -69,306 +60,168 @@ class DirectorySpool(Spool):
         self.root, self.url = root, str(root)
         self.options = options or SpoolOptions()
         self.wake = threading.Event()
-        policy = self.options.fsync
-        self._sync = policy == "bundle" or (policy == "auto" and files.is_network(root))
-        self._temporary = itertools.count()
-        self._folders: set[Path] = set()
+        self._publisher = Publisher(root, self.options)
         self._tags: dict[str, str] = {}
-        self._room = Room(root, self.options, self._count_waiting)
-        self._name = consumer
-        self._heartbeat: Heartbeat | None = None
-        self._janitor: Janitor | None = None
-        self._own = ""
+        sizes = self.options.max_pending_bytes is not None
+        self._room = Room(root, self.options, lambda rank: waiting_of(root, rank, sizes=sizes))
+        self._mover = Mover(root, self.options)
+        self._consumer = Consumer(root, consumer, self.options)
+        self._janitor = Janitor(root, stale_after=self.options.stale_after, give_back=self._mover.give_back)
         self._listing = Listing(root)
-        self._open: set[_DirectoryClaim] = set()
-        self.fenced = 0
-
-    # The writer's side.
+        self._counter = Counter(root)
+        self._claims: set[DirectoryClaim] = set()
+        self._fenced = 0
+        self._lock = threading.Lock()
 
     def publish(self, bundle: Bundle) -> bool:
         header = bundle.header
         buffers = encode_bundle(bundle)
-        size = sum(map(len, buffers))
-        if not self._room.enter(size):
+        if not self._room.enter(header.rank, sum(map(len, buffers))):
             return False
-        name = str(BundleName(header.seq, header.api, tag=self._tags.get(header.session, "")))
-        folder = self.root / f"rank{header.rank}" / f"step{header.step}"
-        temporary = folder / f".{os.getpid()}-{threading.get_ident()}-{next(self._temporary)}.tmp"
-        target = folder / name
-        try:
-            self._make(folder)
-            try:
-                written = files.write_new(temporary, buffers, mode=self.options.mode, sync=self._sync)
-            except FileNotFoundError:
-                # RACE: a reader may remove an empty step folder between our mkdir and our open.
-                self._folders.discard(folder)
-                self._make(folder)
-                written = files.write_new(temporary, buffers, mode=self.options.mode, sync=self._sync)
-            self._reveal(temporary, target, written)
-        except OSError as error:
-            if error.errno in files.FULL:
-                raise full(error, target) from error
-            raise SpoolUnavailable(f"{target}: {error.strerror}; the call was not published") from error
+        name = BundleName(header.seq, header.api, tag=self._tags.get(header.session, ""))
+        place = Place(header.rank, header.step, str(name))
+        with self._translated(f"{place.ready}: the call was not published"):
+            self._publisher.publish(place, buffers)
         return True
-
-    def _make(self, folder: Path) -> None:
-        if folder not in self._folders:
-            files.make_folder(folder.parent)
-            files.make_folder(folder)
-            self._folders.add(folder)
-
-    @staticmethod
-    def _reveal(temporary: Path, target: Path, written: tuple[int, int]) -> None:
-        try:
-            files.rename(temporary, target)
-        except OSError:
-            # A lost reply on NFS reports failure for a rename that happened: the inode tells.
-            with contextlib.suppress(OSError):
-                if files.inode(target) == written:
-                    return
-            with contextlib.suppress(OSError):
-                files.unlink(temporary)
-            raise
-
-    def _count_waiting(self) -> tuple[int, int]:
-        """Bundles and bytes that wait, over all ranks; only asked for when the estimate reaches a limit."""
-        count = size = 0
-        for rank, folder in ranks_of(self.root):
-            for place, _ in waiting_in(folder, rank):
-                count += 1
-                if self.options.max_pending_bytes is not None:
-                    with contextlib.suppress(OSError):
-                        size += os.stat(self.root / place.ready).st_size
-        return count, size
 
     def open_session(self, info: SessionInfo) -> Session:
         folder = self.root / f"rank{info.rank}"
-        try:
-            files.make_folder(folder)
-            session = SessionFile(folder, info, self.options.mode)
-            others = [name for name in files.names(folder) if name.startswith("session-")]
-        except OSError as error:
-            raise SpoolUnavailable(f"{folder}: {error.strerror}; the session could not be opened") from error
-        if len(others) > 1:
-            # Another session numbers its calls from zero too, and a name is never used twice.
-            self._tags[info.session] = f"{int.from_bytes(info.session.encode()[-16:], 'big') % 2**32:08x}"
+        with self._translated(f"{folder.name}: the session could not be opened"):
+            first = files.make_folder(folder, files.folder_mode(self.options.mode))
+        session = SessionFile(folder, info, self.options.mode, first=first)
+        self._tags[info.session] = session.tag
         return session
 
-    # The reader's side.
-
     def claim(self, timeout: float = 0.0, *, ranks: Collection[int] | None = None) -> Claim | None:
-        self._become_consumer()
         deadline = time.monotonic() + timeout
         pause = _POLL[0]
         while True:
             self.wake.clear()
+            started = time.monotonic()
+            try:
+                with self._lock:
+                    claim = self._claim_now(ranks)
+                if claim is not None:
+                    return claim
+            except OSError as error:
+                # An outage of the mount is not "all deleted": wait for it to come back, within the caller's patience.
+                if time.monotonic() >= deadline or error.errno in files.REFUSED:
+                    remedy = "is it still mounted, and may this user write there?"
+                    raise SpoolUnavailable(
+                        f"{self.root}: nothing could be claimed: {error.strerror}; {remedy}"
+                    ) from error
+            now = time.monotonic()
+            if now >= deadline:
+                return None
+            rest = min(max(pause, _LOOK_SHARE * (now - started)), _LONGEST_PAUSE)
+            self.wake.wait(min(rest, deadline - now))
+            pause = min(2 * pause, _POLL[1])
+
+    def _claim_now(self, ranks: Collection[int] | None) -> DirectoryClaim | None:
+        """One bundle if there is any. Raises OSError."""
+        self._consumer.join()
+        self._janitor.visit(self._consumer.own)
+        while True:
             while (found := self._listing.next(ranks)) is not None:
                 claim = self._take(*found)
                 if claim is not None:
                     return claim
-            assert self._janitor is not None
-            self._janitor.visit()
-            try:
-                if self._listing.refresh(ranks):
-                    continue
-            except OSError as error:
-                # An outage of the mount is not "all deleted": wait for it to come back, within the caller's patience.
-                if time.monotonic() >= deadline:
-                    raise SpoolUnavailable(f"{self.root}: {error.strerror}; is it still mounted?") from error
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if not self._listing.refresh(ranks):
                 return None
-            self.wake.wait(min(pause, left))
-            pause = min(2 * pause, _POLL[1])
 
-    def _become_consumer(self) -> None:
-        if self._heartbeat is not None:
-            return
-        self._own = f"{self._name or new_consumer_name()}.1"
+    def _take(self, place: Place, parsed: BundleName) -> DirectoryClaim | None:
+        target = self._consumer.folder / place.claimed
         try:
-            for folder in (CLAIMED, CONSUMERS, f"{CLAIMED}/{self._own}"):
-                files.make_folder(self.root / folder)
-            stale = self.options.stale_after
-            self._heartbeat = Heartbeat(self.root, self._own, stale_after=stale, mode=self.options.mode)
-        except OSError as error:
-            raise SpoolUnavailable(f"{self.root}: {error.strerror}; a reader must be able to write there") from error
-        self._janitor = Janitor(self.root, self._own, stale_after=stale, give_back=self._give_back)
-
-    def _take(self, place: Place, parsed: BundleName) -> _DirectoryClaim | None:
-        source, target = self.root / place.ready, self.root / CLAIMED / self._own / place.claimed
-        try:
-            files.rename(source, target)
+            files.rename(self.root / place.ready, target)
         except OSError as error:
             if error.errno not in files.GONE:
-                raise SpoolUnavailable(f"{source}: {error.strerror}; the bundle cannot be claimed") from error
-            # RACE: gone, or our own folder is: a janitor that took us for dead removes it.
-            if not target.parent.exists():
-                files.make_folder(target.parent)
-            self._listing.lost(place)
-            return None
-        claim = _DirectoryClaim(self, place, parsed, target)
-        self._open.add(claim)
+                # A lost reply on NFS: the rename may have happened, and then the bundle is ours.
+                if place.claimed not in files.names_if_any(target.parent):
+                    raise
+            else:
+                # RACE: somebody was quicker, or our own folder is gone: a janitor that took us for dead removes it.
+                self._listing.lost(place.rank)
+                self._consumer.make_folder_again()
+                return None
+        self._listing.took(place.rank)
         if parsed.attempt >= self.options.attempts:
-            claim.fail(f"{parsed.attempt} attempts failed")
+            self._mover.quarantine(target, place, f"{parsed.attempt} attempts failed")
             return None
+        claim = DirectoryClaim(self, place, parsed, target)
+        self._claims.add(claim)
         return claim
 
-    def _give_back(self, folder: Path, name: str, *, failed_attempt: bool = True) -> None:
-        """Rename a claimed file to where it came from, one attempt older; at the limit, into quarantine."""
-        found = parse_claim_name(name)
-        if found is None:
-            return
-        place, parsed = found
-        older = replace(parsed, attempt=parsed.attempt + failed_attempt)
-        back = Place(place.rank, place.step, str(older))
-        if older.attempt >= self.options.attempts:
-            self._quarantine(folder / name, back, f"{older.attempt} attempts failed: each time the reader died on it")
-            return
-        target = self.root / back.ready
-        for _ in range(2):
+    # What claims do to their spool.
+
+    def _finish(self, claim: DirectoryClaim) -> bool:
+        with self._translated(f"{claim.path}: the bundle could not be deleted"):
             try:
-                files.rename(folder / name, target)
-                return
+                files.unlink(claim.path)
             except OSError as error:
                 if error.errno not in files.GONE:
                     raise
-                # RACE: somebody gave it back already, or the empty step folder was removed.
-                files.make_folder(target.parent.parent)
-                files.make_folder(target.parent)
+                self._lose(claim)
+                return False
+        self._claims.discard(claim)
+        return True
 
-    def _quarantine(self, path: Path, place: Place, reason: str) -> None:
-        folder = self.root / QUARANTINE / f"rank{place.rank}" / f"step{place.step}"
-        for part in (folder.parent.parent, folder.parent, folder):
-            files.make_folder(part)
-        target = folder / place.file
-        try:
-            files.rename(path, target)
-        except OSError as error:
-            if error.errno in files.GONE:
-                self.fenced += 1
-                return
-            raise
-        record = {"reason": reason, "rank": place.rank, "step": place.step, "file": place.file, "time": time.time()}
-        with contextlib.suppress(OSError):
-            files.replace_small(target.with_suffix(".json"), json.dumps(record).encode(), mode=self.options.mode)
-        log.warning("%s: quarantined: %s", place.ready, reason)
+    def _fail(self, claim: DirectoryClaim, reason: str) -> None:
+        with self._translated(f"{claim.path}: the bundle could not be put into quarantine"):
+            if self._mover.quarantine(claim.path, claim.place, reason):
+                self._claims.discard(claim)
+            else:
+                self._lose(claim)
 
-    # Both.
+    def _release(self, claim: DirectoryClaim, *, failed_attempt: bool) -> None:
+        with self._translated(f"{claim.path}: the bundle could not be given back"), self._lock:
+            back = self._mover.give_back(claim.path.parent, claim.path.name, failed_attempt=failed_attempt)
+            self._claims.discard(claim)
+            if back is not None:
+                self._listing.put_back(*back)
+
+    def _lose(self, claim: DirectoryClaim) -> None:
+        self._claims.discard(claim)
+        self._fenced += 1
+        log.warning("%s: taken back while it was judged here (fenced)", claim.place.ready)
+
+    # Both sides.
 
     def sessions(self) -> list[SessionRecord]:
-        try:
+        with self._translated("the sessions could not be read"):
             return list(read_sessions(self.root))
-        except OSError as error:
-            raise SpoolUnavailable(f"{self.root}: {error.strerror}") from error
 
     def stats(self) -> SpoolStats:
-        try:
-            by_rank: dict[int, int] = {}
-            first: Path | None = None
-            for rank, folder in sorted(ranks_of(self.root)):
-                waiting = [place for place, _ in waiting_in(folder, rank)]
-                if waiting:
-                    by_rank[rank] = len(waiting)
-                    oldest = self.root / min(waiting).ready
-                    first = first or oldest
-            age = None
-            if first is not None:
-                with contextlib.suppress(OSError):
-                    age = max(0.0, time.time() - first.stat().st_mtime)
-            return SpoolStats(
-                ready=sum(by_rank.values()),
-                claimed=self._count_in(CLAIMED, depth=1, claims=True),
-                quarantined=self._count_in(QUARANTINE, depth=2, claims=False),
-                oldest_age_s=age,
-                ready_by_rank=by_rank,
-                fenced=self.fenced,
-            )
-        except OSError as error:
-            raise SpoolUnavailable(f"{self.root}: {error.strerror}") from error
-
-    def _count_in(self, folder: str, *, depth: int, claims: bool) -> int:
-        level = [self.root / folder]
-        for _ in range(depth):
-            level = [inner / name for inner in level for name in _names(inner)]
-        parse = parse_claim_name if claims else parse_bundle_name
-        return sum(parse(name) is not None for inner in level for name in _names(inner))
+        with self._translated("the bundles could not be counted"):
+            return self._counter.stats(self._fenced)
 
     def retry_quarantined(self) -> int:
-        again = 0
-        try:
-            for rank, folder in ranks_of(self.root / QUARANTINE):
-                for place, parsed in list(waiting_in(folder, rank)):
-                    kept = self.root / QUARANTINE / place.ready
-                    fresh = Place(place.rank, place.step, str(replace(parsed, attempt=0)))
-                    target = self.root / fresh.ready
-                    files.make_folder(target.parent.parent)
-                    files.make_folder(target.parent)
-                    files.rename(kept, target)
-                    again += 1
-                    with contextlib.suppress(OSError):
-                        files.unlink(kept.with_suffix(".json"))
-        except OSError as error:
-            if error.errno not in files.GONE:
-                raise SpoolUnavailable(f"{self.root / QUARANTINE}: {error.strerror}") from error
-        return again
+        with self._translated("the quarantine could not be emptied"):
+            return self._mover.retry_quarantined()
 
     def tidy(self) -> None:
         """Remove step folders that are empty and that their writer has left for a later step."""
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             for _, folder in ranks_of(self.root):
                 steps = sorted(steps_of(folder))
-                closed = all(record.state != "open" for record in self._sessions_of(folder))
+                closed = all(record.state != "open" for record in sessions_in(folder))
                 for _, inside in steps if closed else steps[:-1]:
                     # ENOTEMPTY: not yet, or a name that NFS keeps for an open file; the next visit tries again.
-                    with contextlib.suppress(OSError):
+                    with suppress(OSError):
                         files.remove_folder(inside)
 
-    def _sessions_of(self, folder: Path) -> list[SessionRecord]:
-        return [record for record in read_sessions(self.root) if f"rank{record.rank}" == folder.name]
-
     def close(self) -> None:
-        for claim in list(self._open):
-            with contextlib.suppress(SpoolError, OSError):
+        for claim in list(self._claims):
+            with suppress(SpoolError):
                 claim.release()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
-            with contextlib.suppress(OSError):
-                files.remove_folder(self.root / CLAIMED / self._own)
+        with self._lock:
+            self._consumer.leave()
 
-
-class _DirectoryClaim(Claim):
-    def __init__(self, spool: DirectorySpool, place: Place, parsed: BundleName, path: Path) -> None:
-        self.rank, self.step, self.seq, self.api = place.rank, place.step, parsed.seq, parsed.api
-        self.name, self.attempt = place.file, parsed.attempt
-        self.source = FileSource(str(path))
-        self._spool, self._place, self._path = spool, place, path
-
-    def done(self) -> bool:
-        self._spool._open.discard(self)
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
+        """The one border where errors of the system become ours."""
         try:
-            files.unlink(self._path)
+            yield
         except OSError as error:
-            if error.errno in files.GONE:
-                self._spool.fenced += 1
-                log.warning("%s: taken back while it was judged here (fenced)", self._place.ready)
-                return False
-            raise SpoolUnavailable(f"{self._path}: {error.strerror}; the bundle could not be deleted") from error
-        return True
-
-    def fail(self, reason: str) -> None:
-        self._spool._open.discard(self)
-        self._spool._quarantine(self._path, self._place, reason)
-
-    def release(self, *, failed_attempt: bool = False) -> None:
-        self._spool._open.discard(self)
-        self._spool._give_back(self._path.parent, self._path.name, failed_attempt=failed_attempt)
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return files.names(folder)
-    except OSError as error:
-        if error.errno in files.GONE:
-            return []
-        raise
+            if error.errno in files.FULL:
+                raise full(error, f"{self.root}: {what}") from error
+            raise SpoolUnavailable(f"{self.root}: {what}: {error.strerror}; is it mounted and writable?") from error

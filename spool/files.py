@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
+import secrets
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +21,13 @@ from .codec import Buffer, write_buffers
 FULL = (errno.ENOSPC, errno.EDQUOT)
 # The name or the folder has gone; on NFS a stale handle means the same.
 GONE = (errno.ENOENT, errno.ESTALE, errno.ENOTDIR)
+# Not for this user: waiting does not help.
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 NETWORK_TYPES = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "beegfs", "gpfs", "ceph", "glusterfs", "9p", "afs"})
+# A process number is not unique over hosts, nor over time: a file that is being written also carries chance and a count.
+_TOKEN = secrets.token_hex(4)
+_COUNT = itertools.count()
+TEMPORARY = ".tmp"
 
 
 def names(folder: str | os.PathLike[str]) -> list[str]:
@@ -26,10 +35,55 @@ def names(folder: str | os.PathLike[str]) -> list[str]:
     return os.listdir(folder)
 
 
-def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder whose parent exists; one that is there already is fine."""
-    with contextlib.suppress(FileExistsError):
+def names_if_any(folder: str | os.PathLike[str]) -> list[str]:
+    """The names in a folder; none when it has gone."""
+    try:
+        return names(folder)
+    except OSError as error:
+        if error.errno in GONE:
+            return []
+        raise
+
+
+def make_folder(path: str | os.PathLike[str], mode: int) -> bool:
+    """Make a folder whose parent exists, with at least the bits of `mode` (whatever the umask); False if it was there."""
+    try:
         os.mkdir(path)
+    except FileExistsError:
+        return False
+    # The set-group bit, which the parent may have handed down, stays.
+    has = stat.S_IMODE(os.stat(path).st_mode)
+    if mode & ~has:
+        os.chmod(path, has | mode)
+    return True
+
+
+def folder_mode(mode: int) -> int:
+    """The mode of a folder whose files have `mode`: who may read may list, who may write may rename; the owner may all."""
+    found = 0o700
+    for shift in (0, 3, 6):
+        found |= (0o5 if mode >> shift & 0o4 else 0) << shift | (0o7 if mode >> shift & 0o2 else 0) << shift
+    return found
+
+
+def temporary(folder: str | os.PathLike[str]) -> str:
+    """A hidden name in `folder` that no other thread, process or host uses."""
+    return os.path.join(folder, f".{_TOKEN}-{os.getpid()}-{next(_COUNT)}{TEMPORARY}")
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a name is one of a file that is being written."""
+    return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def touch(path: str | os.PathLike[str]) -> None:
+    """Set a folder's time from here, which makes an NFS client forget what it remembers of it."""
+    os.utime(path)
+
+
+def changed(path: str | os.PathLike[str]) -> int:
+    """When something in a folder, or a file, last changed, in nanoseconds of the file system's clock."""
+    return os.stat(path).st_mtime_ns
 
 
 def rename(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
@@ -64,6 +118,11 @@ def free(path: str | os.PathLike[str]) -> tuple[int, int | None]:
     return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None
 
 
+def size(path: str | os.PathLike[str]) -> int:
+    """Bytes of a file."""
+    return os.stat(path).st_size
+
+
 def write_new(path: str | os.PathLike[str], buffers: Sequence[Buffer], *, mode: int, sync: bool) -> tuple[int, int]:
     """Write a new file, sync it if asked, close it and look at every error; returns its device and inode number.
 
@@ -88,17 +147,23 @@ def write_new(path: str | os.PathLike[str], buffers: Sequence[Buffer], *, mode: 
 
 def replace_small(path: str | os.PathLike[str], data: bytes, *, mode: int, sync: bool = False) -> None:
     """Replace a small file atomically."""
-    folder, name = os.path.split(os.fspath(path))
-    temporary = os.path.join(folder, f".{name}.{os.getpid()}.tmp")
-    with contextlib.suppress(FileNotFoundError):
-        unlink(temporary)
-    write_new(temporary, [data], mode=mode, sync=sync)
+    new = temporary(os.path.dirname(path))
+    write_new(new, [data], mode=mode, sync=sync)
     try:
-        rename(temporary, path)
+        rename(new, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            unlink(temporary)
+            unlink(new)
         raise
+
+
+def overwrite(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write over a file of the same length in place: it needs no space, so it works on a full disk too."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(fd, data, 0)
+    finally:
+        os.close(fd)
 
 
 def file_system(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -119,3 +184,9 @@ def is_network(path: str | os.PathLike[str]) -> bool:
     """Whether `path` is on a network file system, or on one that may hide one (FUSE)."""
     kind, _ = file_system(path)
     return kind in NETWORK_TYPES or kind.startswith("fuse")
+
+
+def is_nfs3(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is on an NFS mount of version 3 or older."""
+    kind, options = file_system(path)
+    return kind == "nfs" and not any(f"vers={version}" in options for version in ("4", "4.0", "4.1", "4.2"))

@@ -121,6 +121,7 @@ class Spool(ABC):
     def publish(self, bundle: Bundle) -> bool:
         """Make a bundle visible, whole or not at all; False when the policy for a full spool dropped it.
 
+        Open the session first: names are unique only among bundles of sessions that the spool knows.
         Raises SpoolFull or SpoolUnavailable; then nothing is visible.
         """
 

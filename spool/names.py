@@ -1,7 +1,7 @@
 """Names of bundles and folders: `rank{R}/step{S}/{seq:08d}.{API}.safetensors`.
 
-Two parts may follow the API: `.s{8 hex digits}` where a rank has had another session before (names are never reused), and
-`.try{k}` after k failed attempts. A claim is the same name behind `r{rank}.t{step}.`.
+Two parts may follow the API: `.s{16 hex digits}`, a digest of the session, where a rank has had another session before (names
+are never reused), and `.try{k}` after k failed attempts. A claim is the same name behind `r{rank}.t{step}.`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import xxhash
+
 SUFFIX = ".safetensors"
 API = re.compile(r"[A-Z][A-Za-z]*\.[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\.\d{1,12}", re.ASCII)
 _BUNDLE = re.compile(
-    rf"(\d{{8,12}})\.({API.pattern})(?:\.s([0-9a-f]{{8}}))?(?:\.try(\d{{1,4}}))?\.safetensors", re.ASCII
+    rf"(\d{{8,12}})\.({API.pattern})(?:\.s([0-9a-f]{{16}}))?(?:\.try(\d{{1,4}}))?\.safetensors", re.ASCII
 )
 _CLAIM = re.compile(r"r(\d{1,9})\.t(\d{1,12})\.(.+)", re.ASCII)
 _RANK = re.compile(r"rank(0|[1-9]\d{0,8})", re.ASCII)
 _STEP = re.compile(r"step(0|[1-9]\d{0,11})", re.ASCII)
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 # File systems end names at 255 bytes; the rest is room for the claim's rank, step and attempt.
 MAX_API = 180
 
@@ -80,6 +83,16 @@ def parse_bundle_name(name: str) -> BundleName | None:
 def is_api(name: object) -> bool:
     """Whether `name` has the form `Type.base.number` and fits into a file name."""
     return isinstance(name, str) and len(name) <= MAX_API and API.fullmatch(name) is not None
+
+
+def is_session(name: object) -> bool:
+    """Whether `name` can stand in a file name: letters, digits, `.`, `_` and `-`, at most 100 of them."""
+    return isinstance(name, str) and _SESSION.fullmatch(name) is not None
+
+
+def session_tag(session: str) -> str:
+    """What tells the bundles of one session from those of another session of the same rank."""
+    return xxhash.xxh3_64_hexdigest(session.encode())
 
 
 def rank_of(folder: str) -> int | None:

@@ -36,7 +36,7 @@ def open_spool(
         if not root.parent.is_dir():
             raise SpoolUnavailable(f"{root}: its parent {root.parent} is missing; is the shared storage mounted?")
         try:
-            files.make_folder(root)
+            files.make_folder(root, 0)
         except OSError as error:
             raise SpoolUnavailable(f"{root}: {error.strerror}; create it or choose another directory") from error
     if not root.exists():

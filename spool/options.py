@@ -10,7 +10,7 @@ class SpoolOptions:
     """Durability, limits and patience. Sizes are bytes, times seconds.
 
     fsync: `bundle` syncs each file before its rename, `none` does not, `auto` does so on network file systems, where a full disk
-    shows only there. when_full: what `publish` does while more than `max_pending_bundles` or `max_pending_bytes` wait, or
+    shows only there. when_full: what `publish` does while `max_pending_bundles` or `max_pending_bytes` of its rank wait, or
     less than `reserve_bytes` are free: `block` for at most `block_timeout`, then drop; `drop`; `sample` (every tenth call
     waits like `block`, the rest is dropped).
     """

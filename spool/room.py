@@ -1,7 +1,7 @@
 """Whether there is room for one more bundle: the writer's side of back-pressure.
 
-Counting what waits costs a listing, so it is estimated: the last count plus what was published since. Only when the estimate
-reaches the limit is the folder listed again.
+The limits hold for each rank, whose folder has one writer. Counting what waits there costs a listing, so it is estimated: the
+last count plus what was published since. Only when the estimate reaches the limit is the folder listed again.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from . import files
+from .consumers import CONSUMERS
 from .errors import SpoolFull
 from .options import SpoolOptions
 
@@ -21,78 +23,120 @@ log = logging.getLogger("spool_check.spool")
 
 _LOOK_EVERY_BYTES = 64 * 2**20
 _LOOK_EVERY_S = 1.0
+# Pauses while the spool is full; a pause is also at least so many times as long as the count took.
+_PAUSES = (0.02, 1.0)
+_COUNT_SHARE = 10
 # `sample`: one call in this many is kept while the spool is full.
 SAMPLE_EVERY = 10
+_FEW_INODES = 16
+
+
+@dataclass
+class _Estimate:
+    bundles: int = 0
+    size: int = 0
 
 
 class Room:
-    """The limits of one writer on one spool."""
+    """The limits of one writer process on one spool. `count(rank)` lists what waits: bundles and bytes."""
 
-    def __init__(self, root: Path, options: SpoolOptions, count: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, root: Path, options: SpoolOptions, count: Callable[[int], tuple[int, int]]) -> None:
         self._root, self._options, self._count = root, options, count
-        self._bundles = self._bytes = 0
+        self._ranks: dict[int, _Estimate] = {}
         self._unlooked, self._looked_at = _LOOK_EVERY_BYTES, float("-inf")
         self._full_calls = 0
         self._warned = False
         self._lock = threading.Lock()
 
-    def enter(self, size: int) -> bool:
+    def enter(self, rank: int, size: int) -> bool:
         """Count `size` bytes as published if there is room, by the policy; False: the bundle is to be dropped."""
-        deadline = None
-        while True:
-            why = self._why_not(size)
-            if why is None:
+        why = self._why_not(rank, size)
+        if why is None:
+            if self._warned:
                 self._warned = False
-                return True
-            policy = self._options.when_full
-            if deadline is None:
-                with self._lock:
-                    self._full_calls += 1
-                    keep = policy == "block" or (policy == "sample" and self._full_calls % SAMPLE_EVERY == 1)
-                if not keep:
-                    self._say(f"{why}; the call is dropped (when_full: {policy})")
-                    return False
-                deadline = time.monotonic() + self._options.block_timeout
-                self._say(f"{why}; waiting for a reader, at most {self._options.block_timeout:g} s a call")
-            if time.monotonic() >= deadline:
-                self._say(f"{why}; waited {self._options.block_timeout:g} s, the call is dropped", again=True)
-                return False
-            time.sleep(0.05)
-
-    def _why_not(self, size: int) -> str | None:
+                log.warning("%s: there is room again", self._root)
+            return True
+        options = self._options
         with self._lock:
-            options = self._options
-            over = self._bundles >= options.max_pending_bundles or (
-                options.max_pending_bytes is not None and self._bytes + size > options.max_pending_bytes
-            )
-            if over:
-                self._bundles, self._bytes = self._count()
-                if self._bundles >= options.max_pending_bundles:
-                    return f"{self._root}: {self._bundles} bundles wait, the limit is {options.max_pending_bundles}"
-                if options.max_pending_bytes is not None and self._bytes + size > options.max_pending_bytes:
-                    return f"{self._root}: {self._bytes} bytes wait, the limit is {options.max_pending_bytes}"
-            now = time.monotonic()
-            if self._unlooked + size >= _LOOK_EVERY_BYTES or now - self._looked_at > _LOOK_EVERY_S:
-                space, inodes = self._free()
-                if space is not None and space - size < options.reserve_bytes:
-                    return f"{self._root}: {space} bytes are free, the reserve is {options.reserve_bytes}"
-                if inodes is not None and inodes < 16:
-                    return f"{self._root}: {inodes} inodes are free"
-                self._unlooked, self._looked_at = 0, now
-            self._unlooked += size
-            self._bundles += 1
-            self._bytes += size
+            self._full_calls += 1
+            sampled = self._full_calls % SAMPLE_EVERY == 1
+        if options.when_full != "block" and not (options.when_full == "sample" and sampled):
+            self._say(f"{why}; calls are dropped (when_full: {options.when_full})")
+            return False
+        self._say(f"{why}; waiting at most {options.block_timeout:g} s a call")
+        deadline = time.monotonic() + options.block_timeout
+        pause = _PAUSES[0]
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            started = time.monotonic()
+            why = self._why_not(rank, size)
+            if why is None:
+                return True
+            pause = max(min(2 * pause, _PAUSES[1]), _COUNT_SHARE * (time.monotonic() - started))
+        log.warning("%s; waited %g s, the call is dropped", why, options.block_timeout)
+        return False
+
+    def _why_not(self, rank: int, size: int) -> str | None:
+        with self._lock:
+            estimate = self._ranks.get(rank)
+            if estimate is None:
+                estimate = self._ranks[rank] = _Estimate(*self._counted(rank))
+            why = self._too_much(estimate, size)
+            if why is not None:
+                estimate.bundles, estimate.size = self._counted(rank)
+                why = self._too_much(estimate, size)
+            why = why or self._no_space(size)
+            if why is not None:
+                return f"{self._root}, rank {rank}: {why}"
+            estimate.bundles += 1
+            estimate.size += size
             return None
 
-    def _free(self) -> tuple[int | None, int | None]:
+    def _counted(self, rank: int) -> tuple[int, int]:
         with contextlib.suppress(OSError):
-            return files.free(self._root)
-        return None, None
+            return self._count(rank)
+        return 0, 0
 
-    def _say(self, text: str, *, again: bool = False) -> None:
-        if again or not self._warned:
+    def _too_much(self, estimate: _Estimate, size: int) -> str | None:
+        options = self._options
+        if estimate.bundles >= options.max_pending_bundles:
+            return f"{estimate.bundles} bundles wait unread, the limit is {options.max_pending_bundles}"
+        # One bundle larger than the limit goes through when nothing else waits: it could never be written otherwise.
+        if (
+            options.max_pending_bytes is not None
+            and estimate.bundles
+            and estimate.size + size > options.max_pending_bytes
+        ):
+            return f"{estimate.size} bytes wait unread, the limit is {options.max_pending_bytes}"
+        return None
+
+    def _no_space(self, size: int) -> str | None:
+        now = time.monotonic()
+        if self._unlooked + size >= _LOOK_EVERY_BYTES or now - self._looked_at > _LOOK_EVERY_S:
+            try:
+                space, inodes = files.free(self._root)
+            except OSError:
+                # The write itself will say what is wrong.
+                return None
+            if space - size < self._options.reserve_bytes:
+                return f"{space} bytes are free, {self._options.reserve_bytes} are kept in reserve"
+            if inodes is not None and inodes < _FEW_INODES:
+                return f"{inodes} inodes are free"
+            self._unlooked, self._looked_at = 0, now
+        self._unlooked += size
+        return None
+
+    def _say(self, text: str) -> None:
+        if not self._warned:
             self._warned = True
-            log.warning("%s", text)
+            log.warning("%s; %s", text, self._readers())
+
+    def _readers(self) -> str:
+        with contextlib.suppress(OSError):
+            records = files.names_if_any(self._root / CONSUMERS)
+            readers = sorted(name.removesuffix(".json") for name in records if name.endswith(".json"))
+            return f"readers there: {', '.join(readers)}" if readers else "no reader is there"
+        return "the readers cannot be listed"
 
 
 def full(error: OSError, what: object) -> SpoolFull:

@@ -22,10 +22,14 @@ _NAMES = {
     "bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
     "uint64": "U64", "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
     "complex64": "C64", "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e8m0fnu": "F8_E8M0",
-    "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ", "float4_e2m1fn_x2": "F4",
 }  # fmt: skip
-NAME_OF = {getattr(torch, ours): theirs for ours, theirs in _NAMES.items() if hasattr(torch, ours)}
-DTYPE_OF = {theirs: dtype for dtype, theirs in NAME_OF.items()}
+NAME_OF: dict[torch.dtype, str] = {
+    getattr(torch, ours): theirs for ours, theirs in _NAMES.items() if hasattr(torch, ours)
+}
+DTYPE_OF: dict[object, torch.dtype] = {theirs: dtype for dtype, theirs in NAME_OF.items()}
+# Two numbers an element: safetensors counts the numbers, torch the elements.
+PACKED: Any = getattr(torch, "float4_e2m1fn_x2", None)
 # Stored as pairs of these, the true type in the reference.
 PAIRS = {torch.complex128: torch.float64, torch.complex32: torch.float16}
 _PAIR_NAMES = {str(dtype).removeprefix("torch."): dtype for dtype in PAIRS}
@@ -51,7 +55,12 @@ class TensorSink:
             raise NotRepresentable(f"Tensor ({kind})", path)
         requires_grad = tensor.requires_grad
         tensor = tensor.detach()
-        same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+        try:
+            address = tensor.data_ptr()
+        except RuntimeError:
+            # Inside torch.func transforms a tensor stands for a batch and has no storage of its own.
+            raise NotRepresentable("Tensor (without storage)", path) from None
+        same = (address, tensor.shape, tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
         reference = self._seen.get(same)
         if reference is None:
             # The entry holds only as long as nobody else can get this address: keep the tensor alive with it.
@@ -80,7 +89,7 @@ class TensorSink:
         if tensor.dtype in PAIRS:
             reference["dtype"] = str(tensor.dtype).removeprefix("torch.")
             tensor = torch.view_as_real(tensor)
-        elif tensor.dtype not in NAME_OF:
+        elif tensor.dtype not in NAME_OF or (tensor.dtype is PACKED and not shape):
             raise NotRepresentable(f"Tensor ({tensor.dtype})", path)
         self.tensors[name] = tensor.cpu() if tensor.device.type != "cpu" else tensor
         return reference

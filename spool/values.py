@@ -40,8 +40,13 @@ def decode_tree(tree: Tree, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 def _encode(value: Any, sink: TensorSink, path: str, depth: int) -> Tree:
     kind = type(value)
-    if kind in (int, bool, str) or value is None:
-        return _checked_str(value, path) if kind is str else value
+    if kind is bool or value is None:
+        return value
+    if kind is int:
+        # Beyond 64 bits most JSON readers would lose digits, and Python itself refuses very long ones.
+        return value if -(2**63) <= value < 2**64 else {"$int": hex(value)}
+    if kind is str:
+        return _checked_str(value, path)
     if kind is float:
         return value if math.isfinite(value) else {"$float": repr(value)}
     if isinstance(value, torch.Tensor):
@@ -69,8 +74,10 @@ def _encode_rarer(value: Any, sink: TensorSink, path: str, depth: int) -> Tree:
         return {"$return_type": kind.__name__, "items": items}
     if isinstance(value, tuple) and hasattr(kind, "_fields"):
         fields = list(kind._fields)
+        if not all(map(_is_field, (kind.__name__.lstrip("_"), *fields))):
+            raise NotRepresentable(f"{kind.__module__}.{kind.__qualname__}", path)
         items = [_encode(item, sink, f"{path}.{name}", depth + 1) for name, item in zip(fields, value, strict=True)]
-        return {"$namedtuple": kind.__name__, "fields": fields, "items": items}
+        return {"$namedtuple": kind.__name__.lstrip("_"), "fields": fields, "items": items}
     if kind is slice:
         parts = {"start": value.start, "stop": value.stop, "step": value.step}
         return {"$slice": [_encode(part, sink, f"{path}.{name}", depth + 1) for name, part in parts.items()]}
@@ -177,11 +184,15 @@ def _return_type(tree: Any, decode: Callable[[Any], Any], _: Any) -> Any:
     return kind([decode(item) for item in _items(tree, "items")])
 
 
+def _is_field(word: Any) -> bool:
+    return isinstance(word, str) and word.isidentifier() and not keyword.iskeyword(word) and word[0] != "_"
+
+
 def _named_tuple(tree: Any, decode: Callable[[Any], Any], _: Any) -> Any:
     """A named tuple made here from the stored names; the class that the caller had is not looked for."""
     name, fields = tree["$namedtuple"], _items(tree, "fields")
     for word in (name, *fields):
-        if not (isinstance(word, str) and word.isidentifier() and not keyword.iskeyword(word)):
+        if not _is_field(word):
             raise BundleMalformed(f"{word!r} is no name for a named tuple or its field")
     if len(fields) > 256:
         raise BundleMalformed(f"a named tuple of {len(fields)} fields; at most 256")
@@ -199,7 +210,17 @@ def _dict(tree: Any, decode: Callable[[Any], Any], _: Any) -> Any:
     pairs = _items(tree, "$dict")
     if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
         raise BundleMalformed("$dict holds something other than pairs")
-    return {decode(key): decode(item) for key, item in pairs}
+    found = {decode(key): decode(item) for key, item in pairs}
+    if len(found) != len(pairs):
+        raise BundleMalformed("$dict has a key twice")
+    return found
+
+
+def _int(tree: Any, _: Any, __: Any) -> int:
+    text = tree["$int"]
+    if not isinstance(text, str) or len(text) > 10**6:
+        raise BundleMalformed("$int holds no hexadecimal integer")
+    return int(text, 16)
 
 
 def _float(tree: Any, _: Any, __: Any) -> float:
@@ -213,6 +234,7 @@ _DECODERS: dict[str, Callable[[Any, Callable[[Any], Any], Mapping[str, torch.Ten
     "$tuple": lambda t, decode, _: tuple(decode(item) for item in _items(t, "$tuple")),
     "$dict": _dict,
     "$float": _float,
+    "$int": _int,
     "$complex": lambda t, decode, _: complex(*(float.fromhex(part) for part in _items(t, "$complex"))),
     "$bytes": lambda t, decode, _: base64.b64decode(t["$bytes"], validate=True),
     "$size": lambda t, decode, _: torch.Size(_ints(t, "$size")),
