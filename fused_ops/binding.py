@@ -80,7 +80,7 @@ def _spread_out(schema: Schema, value: Any) -> tuple[list[str], list[Any], list[
     names = [argument.name for argument in schema.outs]
     if not isinstance(value, (tuple, list)) or len(value) != len(names):
         raise InvalidArgument("out", describe(value), f"a tuple of {len(names)} tensors ({', '.join(names)})")
-    return names, list(value), [f"kwargs.out[{index}]" for index in range(len(names))]
+    return names, list(value), ["kwargs.out"] * len(names)
 
 
 def same_value(value: Any, default: Any) -> bool:

@@ -98,13 +98,23 @@ class FusedOp:
             raise exc.of(self.name) from exc.__cause__
 
     def written(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> dict[str, Any]:
-        """What the call leaves in the arguments it writes to, by their path in the call, such as `kwargs.out[0]`."""
+        """What the call leaves in the arguments it writes to, by their place in the call, `args[9]` or `kwargs.out`.
+
+        `out=` with several tensors gives a tuple of as many values.
+        """
         bound = self._bind(args, kwargs)
         results = result if isinstance(result, tuple) else (result,)
         index_of = {item.alias: index for index, item in enumerate(bound.schema.returns) if item.alias}
         writes = dict(self.writes)
         writes.update((item.name, index_of[item.alias]) for item in bound.schema.written if item.alias in index_of)
-        return {bound.places[name]: results[index] for name, index in writes.items() if name in bound.places}
+        found: dict[str, Any] = {}
+        for name, index in writes.items():
+            place = bound.places.get(name)
+            if place in found:
+                found[place] = (*found[place], results[index])
+            elif place is not None:
+                found[place] = (results[index],) if isinstance(kwargs.get("out"), (tuple, list)) else results[index]
+        return found
 
     def _run(self, precision: Precision, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         try:
