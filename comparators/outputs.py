@@ -1,0 +1,306 @@
+"""One output of a call: structure, dtype, special values, values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .dtypes import Format, kind, real_format
+from .exact import judge_exact
+from .ladder import ladder
+from .metrics import Metrics, metrics_of
+from .names import ABSOLUTE, ACCUMULATIVE, BENCHMARK, BINARY, THOUSANDTH, THREE_WAY, ULP
+from .noise import relieved, threshold
+from .peer_arithmetic import judge_as_peer
+from .profiles import Limits, Profile
+from .random_ops import dropout_fault, dropout_rate
+from .result import OutputJudgement, worst_of
+from .special import special_fault
+from .standards import Check, Finding, judge_standard
+from .structure import unequal_structure
+from .sweep import Thresholds, Totals, sweep
+
+
+@dataclass(frozen=True)
+class Call:
+    """What all outputs of a call share."""
+
+    api: str
+    standard: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    profile: Profile
+    base: str
+
+
+def judge_output(call: Call, index: int, path: str, device: Any, reference: Any, golden: Any) -> OutputJudgement:
+    """Judge one output against the reference's and, where there is one, the golden one."""
+    fault = unequal_structure(device, reference)
+    if fault:
+        return _error(_blank(call, index, path, device, reference), fault)
+    if not isinstance(device, torch.Tensor):
+        return judge_exact(_blank(call, index, path, device, reference), device, reference)
+    device, reference = _plain(device), _plain(reference).to(device.device)
+    golden = _plain(golden).to(device.device) if isinstance(golden, torch.Tensor) else None
+    if golden is not None and golden.shape != device.shape:
+        golden = None
+    blank = _blank(call, index, path, device, reference)
+    if kind(device.dtype) != kind(reference.dtype):
+        return _error(blank, f"dtype: {blank.dtype} against {blank.bench_dtype}")
+    if call.profile.peer_arithmetic:
+        return judge_as_peer(call.api, call.profile, blank, device, reference, golden)
+    if device.dtype != reference.dtype:
+        return _error(blank, f"dtype: {blank.dtype} against {blank.bench_dtype}")
+    if device.numel() == 0:
+        return replace(blank, message="nothing to compare: no elements")
+    rate = dropout_rate(call.api, call.args, call.kwargs)
+    if rate is not None:
+        return _judge_dropout(call, blank, device, rate)
+    form = real_format(device.dtype)
+    if form is None:
+        return judge_exact(blank, device, reference, call.api, call.args, call.kwargs)
+    return _judge_float(call, blank, form, device, reference, golden)
+
+
+def _judge_float(
+    call: Call,
+    blank: OutputJudgement,
+    form: Format,
+    device: torch.Tensor,
+    reference: torch.Tensor,
+    golden: torch.Tensor | None,
+) -> OutputJudgement:
+    limits = call.profile.limits(call.api, form.row)
+    three_way = golden is not None and call.standard in THREE_WAY
+    bench = golden if golden is not None and three_way else reference
+    blank = replace(blank, bench_dtype=str(bench.dtype).removeprefix("torch."))
+    real, real_reference, real_bench = _real(device), _real(reference), _real(bench)
+    compared = _Comparison(call.standard, form, device.dtype, limits)
+    totals = compared.totals(real, real_bench)
+    metrics = compared.metrics(totals)
+    own: Totals | None = None
+    reference_metrics: Metrics | None = None
+    if three_way:
+        own = compared.totals(real_reference, real_bench, sides=False)
+        reference_metrics = compared.metrics(own)
+    fault = None
+    if totals.device_special or (own is not None and own.device_special) or (own is None and totals.set_aside):
+        fault = special_fault(real, real_reference)
+    judged = replace(
+        blank,
+        metrics=metrics,
+        reference_metrics=reference_metrics,
+        limits={name: limits[name] for name in _SHOWN[call.standard] if name in limits.values},
+    )
+    if fault is not None:
+        worst = {
+            "index": _unravel(fault.place, real.shape),
+            "device": fault.device,
+            "reference": fault.reference,
+        }
+        return replace(_error(judged, str(fault)), worst=worst, ratio=math.inf)
+    if totals.size == 0:
+        return replace(judged, verdict="pass", status="pass", standard_status="pass", message="special values agree")
+    verdict = compared.verdict(metrics, reference_metrics, totals, own)
+    noted = ""
+    if verdict.failed and call.standard in (*THREE_WAY, THOUSANDTH):
+        trusted = real_reference if three_way else None
+        limit = threshold(real, trusted, real_bench, form, totals.bench_largest)
+        if trusted is None and golden is None and call.standard != THOUSANDTH:
+            limit = 0.0
+        clean, count = relieved(real, real_bench, form, limit, 0.5 if three_way else 1.0)
+        if count:
+            again = compared.totals(clean, real_bench)
+            second = compared.verdict(compared.metrics(again), reference_metrics, again, own)
+            if len(second.failed) < len(verdict.failed) or second.severity < verdict.severity:
+                verdict = second
+                noted = f"{count} elements differ by no more than rounding noise ({limit:.3g}) and were left out"
+    return compared.finish(judged, verdict, totals, real, real_bench, noted)
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    status: str
+    reason: str
+    looked: tuple[str, ...]
+    finding: Finding
+    outlier: Check
+
+    @property
+    def failed(self) -> list[str]:
+        """What did not pass."""
+        words = [] if self.status == "pass" else ["ladder"]
+        words += [] if self.finding.status == "pass" else ["standard"]
+        return words + ([] if self.outlier.passed else ["outlier"])
+
+    @property
+    def severity(self) -> tuple[int, int]:
+        """Errors, then warnings."""
+        errors = (self.status == "error") + (self.finding.status == "error") + (not self.outlier.passed)
+        return errors, int(self.status == "warning")
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """How one output is compared: its standard, number format and limits."""
+
+    standard: str
+    form: Format
+    dtype: torch.dtype
+    limits: Limits
+
+    def totals(self, device: torch.Tensor, bench: torch.Tensor, *, sides: bool = True) -> Totals:
+        limits = self.limits
+        if self.standard == ACCUMULATIVE:
+            bound = limits["accumulative_bound"]
+            thresholds = Thresholds(limits["accumulative_small_value"], bound, bound, bound, limits["ulp_threshold"])
+        else:
+            thresholds = Thresholds(
+                limits["small_value"],
+                limits["small_value_atol"],
+                limits["benchmark_atol"],
+                limits["rtol"],
+                limits["ulp_threshold"],
+            )
+        eps = self.form.eps
+        if self.form.row == "float16" or self.form.row == "float32":
+            eps = torch.finfo(bench.dtype).eps
+        return sweep(device, bench, self.form, eps, thresholds, sides=sides)
+
+    def metrics(self, totals: Totals) -> Metrics:
+        return {**metrics_of(totals), "rmse_scale": max(1.0, totals.bench_largest)}
+
+    def verdict(self, metrics: Metrics, reference: Metrics | None, totals: Totals, own: Totals | None) -> _Verdict:
+        status, reason, looked = ladder(metrics, self.dtype, self.limits)
+        finding = judge_standard(self.standard, metrics, reference, self.limits)
+        yardstick = self.limits["outlier_ulp"] * self._ulp_at(totals.bench_largest)
+        allowed = self.limits["outlier_factor"] * max(own.max_abs if own is not None else 0.0, yardstick)
+        outlier = Check("max_abs_err", totals.max_abs, allowed, totals.max_abs <= allowed, totals.max_abs / allowed)
+        return _Verdict(status, reason, looked, finding, outlier)
+
+    def _ulp_at(self, magnitude: float) -> float:
+        exponent = math.frexp(magnitude)[1] - 1 if magnitude > 0 else self.form.emin
+        return 2.0 ** (max(exponent, self.form.emin) - self.form.mantissa)
+
+    def finish(
+        self,
+        judged: OutputJudgement,
+        verdict: _Verdict,
+        totals: Totals,
+        device: torch.Tensor,
+        bench: torch.Tensor,
+        noted: str,
+    ) -> OutputJudgement:
+        """The judgement with its words, its worst element and the limits that would have passed."""
+        standard_status = "error" if not verdict.outlier.passed else verdict.finding.status
+        reasons = [verdict.finding.message] if verdict.finding.message else []
+        if verdict.status != "pass":
+            reasons.insert(0, f"ladder: {verdict.reason}")
+        if not verdict.outlier.passed:
+            reasons.append(
+                f"outlier: max abs error {totals.max_abs:.6g} exceeds {verdict.outlier.limit:.6g}, "
+                f"{self.limits['outlier_factor']:g} times what rounding explains"
+            )
+        if noted:
+            reasons.append(noted)
+        checks = (*verdict.finding.checks, verdict.outlier)
+        ratios = [check.ratio for check in checks if check.ratio is not None]
+        overall = worst_of([verdict.status, standard_status])
+        place = totals.max_rel_at if self.standard == ABSOLUTE else totals.max_abs_at
+        would = None
+        if overall != "pass":
+            would = {check.metric: check.value for check in checks if not check.passed}
+            would |= {"atol": totals.max_abs, "rtol": totals.max_rel}
+        return replace(
+            judged,
+            verdict=overall,
+            status=verdict.status,
+            standard_status=standard_status,
+            checks=checks,
+            ratio=max(ratios, default=None),
+            worst=worst_element(device, bench, place),
+            would_pass=would,
+            looked=verdict.looked,
+            message="; ".join(reasons),
+        )
+
+
+def worst_element(device: torch.Tensor, bench: torch.Tensor, place: int) -> dict[str, Any]:
+    """Index of an element by its place in the flattened output, and both values there."""
+    return {
+        "index": _unravel(place, device.shape),
+        "device": float(device.reshape(-1)[place]),
+        "reference": float(bench.reshape(-1)[place]),
+    }
+
+
+def _judge_dropout(call: Call, blank: OutputJudgement, device: torch.Tensor, rate: float) -> OutputJudgement:
+    source = call.args[0] if call.args else call.kwargs.get("input")
+    if not isinstance(source, torch.Tensor) or not device.dtype.is_floating_point:
+        return replace(blank, message="random: the mask of a dropout")
+    fault = dropout_fault(call.api, device, source.to(device.device), rate)
+    if fault is not None:
+        return _error(blank, f"dropout: {fault}")
+    words = f"dropout with p = {rate:g}: survivors are scaled rightly, zeros within chance"
+    return replace(blank, verdict="pass", status="pass", standard_status="pass", message=words)
+
+
+def _unravel(place: int, shape: torch.Size) -> list[int]:
+    found: list[int] = []
+    for size in reversed(shape):
+        found.append(place % size)
+        place //= size
+    return found[::-1]
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """Without gradient, conjugate or negative bit, dense."""
+    tensor = tensor.detach()
+    if tensor.is_conj() or tensor.is_neg():
+        tensor = tensor.resolve_conj().resolve_neg()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _blank(call: Call, index: int, path: str, device: Any, reference: Any) -> OutputJudgement:
+    shape = tuple(device.shape) if isinstance(device, torch.Tensor) else ()
+    exact = isinstance(device, torch.Tensor) and real_format(device.dtype) is None
+    standard = BINARY if exact else call.standard
+    return OutputJudgement(
+        index, path, "skip", standard, dtype=_dtype(device), bench_dtype=_dtype(reference), shape=shape
+    )
+
+
+def _dtype(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype).removeprefix("torch.")
+    return "" if value is None else type(value).__name__
+
+
+def _error(judged: OutputJudgement, message: str) -> OutputJudgement:
+    return replace(judged, verdict="error", status="error", standard_status="error", message=message, ratio=math.inf)
+
+
+_SHOWN: Mapping[str, tuple[str, ...]] = {
+    BINARY: (),
+    ABSOLUTE: ("small_value", "small_value_atol", "rtol"),
+    THOUSANDTH: ("thousandth_share",),
+    ACCUMULATIVE: ("accumulative_bound", "accumulative_small_value", "eb_limit"),
+    ULP: ("ulp_threshold", "ulp_mean", "ulp_share", "ulp_share_ratio", "min_err"),
+    BENCHMARK: (
+        "small_value",
+        "benchmark_atol",
+        "min_err",
+        "small_value_ratio",
+        "rmse_ratio",
+        "max_rel_ratio",
+        "mean_rel_ratio",
+    ),
+}
