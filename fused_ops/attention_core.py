@@ -39,12 +39,11 @@ def _attend_rows(
     run: Precision, call: AttentionCall, segment: Segment, start: int, stop: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     value = scores(run, call, segment, call.pse, start, stop)
-    maximum, total = _statistics(run, call, value)
-    weights = torch.exp(value - maximum.unsqueeze(-1)) / total.unsqueeze(-1)
+    weights, maximum, total = _softmax(run, call, value)
     keep = kept(call, segment, start, stop)
     if keep is not None:
         weights = weights * keep / call.keep_prob
-    out = _times_value(run, weights, segment)
+    out = _times_value(run, weights, segment) / total.unsqueeze(-1)
     empty = _empty_rows(call, segment, start, stop, maximum)
     if empty is not None:
         out = out.masked_fill(empty.unsqueeze(-1), 0.0)
@@ -52,17 +51,16 @@ def _attend_rows(
     return out, maximum, total
 
 
-def _statistics(run: Precision, call: AttentionCall, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Maximum and sum of the softmax; a sink is one more score in both."""
-    if value.shape[-1]:
-        maximum = value.amax(-1)
-    else:
-        maximum = value.new_full(value.shape[:-1], MASKED)
+def _softmax(run: Precision, call: AttentionCall, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weights before they are divided by their sum, row maximum and that sum; a sink is one more score in both."""
+    maximum = value.amax(-1) if value.shape[-1] else value.new_full(value.shape[:-1], MASKED)
     if call.sink is None:
-        return maximum, torch.exp(value - maximum.unsqueeze(-1)).sum(-1)
+        weights = torch.exp(value - maximum.unsqueeze(-1))
+        return weights, maximum, weights.sum(-1)
     sink = run.up(call.sink).reshape(1, -1, 1)
     maximum = torch.maximum(maximum, sink)
-    return maximum, torch.exp(value - maximum.unsqueeze(-1)).sum(-1) + torch.exp(sink - maximum)
+    weights = torch.exp(value - maximum.unsqueeze(-1))
+    return weights, maximum, weights.sum(-1) + torch.exp(sink - maximum)
 
 
 def _times_value(run: Precision, weights: Tensor, segment: Segment) -> Tensor:
@@ -119,10 +117,12 @@ def attend_backward(
     for start, stop in row_blocks(segment):
         grouped = (batch, kv_heads, heads // kv_heads * (stop - start))
         score = scores(run, call, segment, call.pse, start, stop)
-        maximum, norm = (
-            _statistics(run, call, score) if statistics is None else (part[:, :, start:stop] for part in statistics)
-        )
-        weights = torch.exp(score - maximum.unsqueeze(-1)) / norm.unsqueeze(-1)
+        if statistics is None:
+            weights, maximum, norm = _softmax(run, call, score)
+        else:
+            maximum, norm = (part[:, :, start:stop] for part in statistics)
+            weights = torch.exp(score - maximum.unsqueeze(-1))
+        weights = weights / norm.unsqueeze(-1)
         empty = _empty_rows(call, segment, start, stop, maximum)
         if empty is not None:
             weights = weights.masked_fill(empty.unsqueeze(-1), 0.0)

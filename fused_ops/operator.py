@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -74,7 +75,7 @@ class FusedOp:
     @property
     def unsupported(self) -> tuple[str, ...]:
         """Arguments of the main overload that are only implemented at their default."""
-        taken = inspect.signature(self.definition).parameters
+        taken = _parameters(self.definition)
         if _takes_all(taken):
             return ()
         outs = {argument.name for argument in self.schemas[0].outs}
@@ -129,7 +130,7 @@ class FusedOp:
 
     def _chosen(self, bound: Bound) -> dict[str, Any]:
         """The arguments that the definition takes; any other must be inert, an output buffer or at its default."""
-        taken = inspect.signature(self.definition).parameters
+        taken = _parameters(self.definition)
         if _takes_all(taken):
             return bound.values
         outs = {argument.name for argument in bound.schema.outs}
@@ -142,6 +143,11 @@ class FusedOp:
             )
             raise UnsupportedArgument(name, describe(bound.values[name]), rule)
         return {name: value for name, value in bound.values.items() if name in taken}
+
+
+@functools.cache
+def _parameters(definition: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(definition).parameters
 
 
 def _takes_all(parameters: Mapping[str, inspect.Parameter]) -> bool:
