@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
+import types
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,7 +19,7 @@ from .mutation import Argument, written_arguments
 from .names import OPENED, Name, name_of
 from .numbering import Numbering
 from .records import CallRecord
-from .snapshot import Snapshots, unseen, versions
+from .snapshot import Snapshots, storages, unseen, versions
 
 
 class Recorder:
@@ -71,10 +73,12 @@ class Recorder:
     ) -> None:
         with unseen():
             after = Snapshots()
-            written = before.written
-            new_args = tuple(written[i] if i in written else after.of(value) for i, value in enumerate(args))
-            new_kwargs = {key: written[key] if key in written else after.of(value) for key, value in kwargs.items()}
-            mutated = {_place(key): after.of(args[key] if isinstance(key, int) else kwargs[key]) for key in written}
+            old = before.values
+            new_args = tuple(old[i] if i in old else after.of(value) for i, value in enumerate(args))
+            new_kwargs = {key: old[key] if key in old else after.of(value) for key, value in kwargs.items()}
+            mutated = {
+                _place(key): after.of(args[key] if isinstance(key, int) else kwargs[key]) for key in before.written
+            }
             new_result = after.of(result)
             skip = before.surprise()
         device = device_of((result, args, kwargs)) or str(torch.get_default_device())
@@ -104,24 +108,23 @@ class _Before:
 
     def __init__(self, func: Callable[..., Any], base: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         self.context = surroundings()
-        places = written_arguments(func, base, args, kwargs)
+        given: dict[Argument, Any] = dict(enumerate(args))
+        given.update(kwargs)
+        self.written = written_arguments(func, base, args, kwargs)
+        self.values: dict[Argument, Any] = {}
+        self._versions: list[tuple[torch.Tensor, int]] = []
+        snapshots = Snapshots()
         with unseen():
-            snapshots = Snapshots()
-            self.written: dict[Argument, Any] = {
-                place: snapshots.of(args[place] if isinstance(place, int) else kwargs[place]) for place in places
-            }
-            self.nbytes = snapshots.nbytes
-            self._versions: list[tuple[torch.Tensor, int]] = []
-            for i, value in enumerate(args):
-                if i not in self.written:
-                    versions(value, self._versions)
-            for key, value in kwargs.items():
-                if key not in self.written:
-                    versions(value, self._versions)
             if self.written:
-                # A tensor that is also given in a written place changes rightly.
-                changing = {id(tensor) for tensor, _ in _flat(args, kwargs, self.written)}
-                self._versions = [pair for pair in self._versions if id(pair[0]) not in changing]
+                memory = {storage for place in self.written for storage in storages(given[place])}
+                for place, value in given.items():
+                    # What shares memory with a written argument changes with it.
+                    if place in self.written or not memory.isdisjoint(storages(value)):
+                        self.values[place] = snapshots.of(value)
+            for place, value in given.items():
+                if place not in self.values:
+                    versions(value, self._versions)
+        self.nbytes = snapshots.nbytes
 
     def surprise(self) -> str | None:
         """Why the call cannot be replayed after all: it wrote to an argument that nothing announced."""
@@ -129,15 +132,6 @@ class _Before:
             if tensor._version != version:
                 return f"the call wrote to an argument of shape {tuple(tensor.shape)} that its signature does not name"
         return None
-
-
-def _flat(
-    args: tuple[Any, ...], kwargs: Mapping[str, Any], places: Mapping[Argument, Any]
-) -> list[tuple[torch.Tensor, int]]:
-    found: list[tuple[torch.Tensor, int]] = []
-    for place in places:
-        versions(args[place] if isinstance(place, int) else kwargs[place], found)
-    return found
 
 
 def _place(argument: Argument) -> str:
@@ -157,7 +151,7 @@ class CaptureMode(TorchFunctionMode):
         self._silent = True
 
     def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
@@ -165,8 +159,20 @@ class CaptureMode(TorchFunctionMode):
             return func(*args, **kwargs)
         if name[1] in OPENED:
             with self:
-                return func(*args, **kwargs)
+                return _opened(func)(*args, **kwargs)
         return self._recorder.call(name, func, args, kwargs)
+
+
+@functools.lru_cache(maxsize=16)
+def _opened(func: Any) -> Callable[..., Any]:
+    """The function without its own question for modes, so that its body runs while ours is on."""
+    return types.FunctionType(
+        func.__code__,
+        {**func.__globals__, "has_torch_function": lambda relevant: False},
+        func.__name__,
+        func.__defaults__,
+        func.__closure__,
+    )
 
 
 def _is_hidden() -> bool:

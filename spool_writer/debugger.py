@@ -123,13 +123,13 @@ class PrecisionDebugger:
         if self._settings.step and self._numbering.step not in self._settings.step:
             return
         self._mode = CaptureMode(self._recorder)
-        self._mode.__enter__()
+        self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         """Pause recording; without a start before it nothing happens."""
         if self._mode is not None:
             mode, self._mode = self._mode, None
-            mode.__exit__(None, None, None)
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def step(self) -> None:
         """End a step. Recording that is on goes on if the next step is selected; once all are past, the session is closed."""

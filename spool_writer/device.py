@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,19 +17,10 @@ def to_host(tensor: Tensor) -> Tensor:
 
 def device_of(values: Any) -> str | None:
     """The device of the first tensor in a call's values; None when there is none."""
-    for tensor in _tensors(values):
-        return str(tensor.device)
-    return None
-
-
-def _tensors(values: Any) -> Iterator[Tensor]:
     if isinstance(values, Tensor):
-        yield values
-    elif isinstance(values, tuple | list):
-        for value in values:
-            yield from _tensors(value)
-    elif isinstance(values, dict):
-        yield from _tensors(tuple(values.values()))
+        return str(values.device)
+    inner = values.values() if isinstance(values, dict) else values if isinstance(values, tuple | list) else ()
+    return next((found for found in map(device_of, inner) if found is not None), None)
 
 
 def autocast_regions() -> dict[str, str]:

@@ -93,15 +93,29 @@ def _copy(tensor: Tensor) -> Tensor:
     return copy.requires_grad_() if tensor.requires_grad else copy
 
 
-def versions(values: Any, into: list[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
-    """Version counters of the tensors in `values`: what grew during the call was written to."""
-    if isinstance(values, Tensor):
-        if not values.is_inference():
-            into.append((values, values._version))
-    elif isinstance(values, tuple | list):
-        for value in values:
-            versions(value, into)
-    elif isinstance(values, dict):
-        for value in values.values():
-            versions(value, into)
-    return into
+def tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in a value, depth first."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors(item)
+
+
+def storages(value: Any) -> set[int]:
+    """Addresses of the memory that the tensors in a value are views of."""
+    return {
+        tensor.untyped_storage().data_ptr()
+        for tensor in tensors(value)
+        if type(tensor) in _PLAIN and tensor.layout is torch.strided and tensor.numel()
+    }
+
+
+def versions(value: Any, into: list[tuple[Tensor, int]]) -> None:
+    """Add the version counters of the tensors in a value: what grew during the call was written to."""
+    for tensor in tensors(value):
+        if not tensor.is_inference():
+            into.append((tensor, tensor._version))
