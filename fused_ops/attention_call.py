@@ -46,7 +46,7 @@ class AttentionCall:
 
     @property
     def zeroes_empty_rows(self) -> bool:
-        """Whether a fully masked row gives 0 instead of the mean of V.
+        """Whether every fully masked row gives 0 instead of the mean of V.
 
         inner_precise 2 asks for it; where the mode's geometry shows such rows the device switches it on by itself.
         """

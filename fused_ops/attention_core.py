@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .attention_call import AttentionCall
 from .attention_layouts import Segment
-from .attention_scores import MASKED, kept, masked, position_bias, scores
+from .attention_scores import MASKED, empty_rows, kept, masked, position_bias, scores
 from .precision import Precision
 
 _CELLS_PER_BLOCK = 1 << 24
@@ -44,7 +44,7 @@ def _attend_rows(
     if keep is not None:
         weights = weights * keep / call.keep_prob
     out = _times_value(run, weights, segment) / total.unsqueeze(-1)
-    empty = _empty_rows(call, segment, start, stop, maximum)
+    empty = _zero_rows(call, segment, start, stop, maximum)
     if empty is not None:
         out = out.masked_fill(empty.unsqueeze(-1), 0.0)
         maximum, total = maximum.masked_fill(empty, MASKED), total.masked_fill(empty, -MASKED)
@@ -70,14 +70,12 @@ def _times_value(run: Precision, weights: Tensor, segment: Segment) -> Tensor:
     return (grouped @ run.up(segment.value)).reshape(batch, heads, rows, segment.value.shape[3])
 
 
-def _empty_rows(call: AttentionCall, segment: Segment, start: int, stop: int, like: Tensor) -> Tensor | None:
-    """Rows that see nothing, [B, N, rows], where the call zeroes them."""
+def _zero_rows(call: AttentionCall, segment: Segment, start: int, stop: int, like: Tensor) -> Tensor | None:
+    """Rows whose result is 0, [B, N, rows]."""
     if segment.columns == 0:
         return torch.ones_like(like, dtype=torch.bool)
-    if not call.zeroes_empty_rows or call.sink is not None:
-        return None
-    hidden = masked(call, segment, start, stop)
-    return None if hidden is None else hidden.all(-1).expand(like.shape)
+    found = empty_rows(call, segment, start, stop)
+    return None if found is None else found[0].expand(like.shape)
 
 
 @dataclass
@@ -123,7 +121,7 @@ def attend_backward(
             maximum, norm = (part[:, :, start:stop] for part in statistics)
             weights = torch.exp(score - maximum.unsqueeze(-1))
         weights = weights / norm.unsqueeze(-1)
-        empty = _empty_rows(call, segment, start, stop, maximum)
+        empty = _zero_rows(call, segment, start, stop, maximum)
         if empty is not None:
             weights = weights.masked_fill(empty.unsqueeze(-1), 0.0)
         dy_rows = dy[:, :, start:stop].reshape(*grouped, value.shape[3])

@@ -12,7 +12,7 @@ from torch import Tensor
 from .attention_call import AttentionCall, ends_of, no_padding_mask
 from .attention_core import attend, row_blocks
 from .attention_layouts import covered_rows, from_heads, heads_of, join_rows, segments, statistics_out, to_heads
-from .attention_scores import masked, outside_band
+from .attention_scores import empty_rows, masked, outside_band
 from .errors import check
 from .precision import Precision
 from .registry import register
@@ -135,13 +135,13 @@ def undefined_rows(call: AttentionCall, bound: Mapping[str, Any]) -> str | None:
 
 def has_mean_rows(call: AttentionCall, bound: Mapping[str, Any]) -> bool:
     """Whether some row is fully masked and gives the mean of V; the sources leave its statistics open."""
-    if call.mask is None or call.zeroes_empty_rows or call.sink is not None:
+    if call.mask is None or call.zeroes_empty_rows:
         return False
     q, k, v = heads_of(call, bound["query"], bound["key"], bound["value"])
     for segment in segments(call, q, k, v):
         for start, stop in row_blocks(segment):
-            hidden = masked(call, segment, start, stop)
-            if hidden is not None and bool(hidden.all(-1).any()):
+            found = empty_rows(call, segment, start, stop)
+            if found is not None and bool(found[1].any()):
                 return True
     return False
 

@@ -43,6 +43,21 @@ def outside_band(call: AttentionCall, segment: Segment, start: int, stop: int) -
     return (column < row - call.pre) | (column > row + call.next)
 
 
+def empty_rows(call: AttentionCall, segment: Segment, start: int, stop: int) -> tuple[Tensor, Tensor] | None:
+    """Rows that see nothing, [rows] or more: those that give 0, and those that give the mean of V.
+
+    With sparse_mode 0 the device knows a row to be empty only where the band leaves it nothing.
+    """
+    hidden = masked(call, segment, start, stop)
+    if hidden is None or call.sink is not None:
+        return None
+    empty = hidden.all(-1)
+    if call.zeroes_empty_rows:
+        return empty, torch.zeros_like(empty)
+    known = outside_band(call, segment, start, stop).all(-1) if call.sparse_mode == 0 else torch.zeros_like(empty)
+    return empty & known, empty & ~known
+
+
 def _given(mask: Tensor, call: AttentionCall, segment: Segment) -> Tensor:
     mask = mask.bool()
     rows, columns = segment.rows, segment.columns

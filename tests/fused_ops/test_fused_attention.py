@@ -111,6 +111,18 @@ def test_row_without_sight_is_zero_with_inner_precise_2() -> None:
     assert (total[:, :, 0] == -LOWEST).all()
 
 
+def test_rows_that_the_band_leaves_out_are_zero_in_mode_0() -> None:
+    # Row 0 sees nothing because of next_tockens alone; the mask agrees.
+    mask = torch.tensor([[True, True, True], [False, True, True]])
+    keywords = {"scale": 0.5, "atten_mask": mask, "pre_tockens": 2, "next_tockens": -1}
+    out, _, total, *_ = OP.golden(QUERY, KEY, VALUE, 2, "BNSD", **keywords)
+    assert torch.equal(out[:, :, 0], torch.zeros(1, 2, 2).double())
+    assert (total[:, :, 0] == -LOWEST).all()
+    assert not {0, 1, 2} & set(OP.uncompared(QUERY, KEY, VALUE, 2, "BNSD", **keywords))
+    without_band = {"scale": 0.5, "atten_mask": mask}
+    assert {1, 2} <= set(OP.uncompared(QUERY, KEY, VALUE, 2, "BNSD", **without_band))
+
+
 @dataclass(frozen=True)
 class Case:
     """Keywords of a call on q [2,4,Sq,6], k [2,2,Skv,6], v [2,2,Skv,4], and the same for the oracle, per batch."""

@@ -306,6 +306,14 @@ def test_extremes_of_a_scalar_and_of_ties() -> None:
     assert op("npu_min")(torch.tensor(3.0), 0)[0] == 3.0
 
 
+def test_sort_of_float32_is_the_manual_s_example() -> None:
+    x = torch.tensor([[-0.0067, 1.7790, 0.5031, -1.7217], [1.1685, -1.0486, -0.2938, 1.3241]])
+    expected = torch.tensor([[-1.7217, -0.0067, 0.5029, 1.7793], [-1.0488, -0.2937, 1.1689, 1.3242]])
+    for found in (op("npu_sort_v2")(x), op("npu_sort_v2").golden(x).float()):
+        torch.testing.assert_close(found, expected, rtol=0, atol=6e-5)
+        assert torch.equal(found, found.half().float())
+
+
 def test_sort_into_out_leaves_out_alone() -> None:
     out = torch.zeros(3)
     x = torch.tensor([3, 1, 2], dtype=torch.float16)

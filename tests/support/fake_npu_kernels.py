@@ -142,7 +142,8 @@ def confusion_transpose_backward(grad: Tensor, perm: list[int], shape: list[int]
 
 
 def sort_v2(x: Tensor, dim: int = -1, descending: bool = False) -> Tensor:
-    return torch.sort(x, dim, descending).values
+    # The kernel is one for half precision, whatever the tensor holds.
+    return torch.sort(x, dim, descending).values.half().to(x.dtype)
 
 
 def moe_gating_top_k_softmax(x: Tensor, finished: Tensor | None = None, k: int = 1) -> tuple[Tensor, Tensor, Tensor]:
