@@ -19,7 +19,7 @@ from .schema import Schema
 Uncompared = Mapping[int, str] | Callable[[Mapping[str, Any]], Mapping[int, str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FusedOp:
     """A callable reference of one fused operator.
 
@@ -56,6 +56,9 @@ class FusedOp:
     inert: frozenset[str] = frozenset()
     extras: Mapping[str, Any] = field(default_factory=dict)
     writes: Mapping[str, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"FusedOp({self.name})"
 
     @property
     def schema(self) -> str:
