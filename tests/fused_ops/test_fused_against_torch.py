@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from fused_examples import Make
+from fused_make import Make
 from torch import Tensor
 
 import fused_ops

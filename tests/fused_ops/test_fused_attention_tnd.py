@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from attention_oracle import Row, attention
-from fused_examples import Make
+from fused_make import Make
 from torch import Tensor
 
 import fused_ops

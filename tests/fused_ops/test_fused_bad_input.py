@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from fused_examples import BY_NAME, Make
+from fused_examples import BY_NAME
+from fused_make import Make
 
 import fused_ops
 from fused_ops import InvalidArgument, UnsupportedArgument

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from fused_examples import BY_NAME, EXAMPLES, FLOAT, Example
+from fused_examples import BY_NAME, EXAMPLES
+from fused_make import FLOAT, Example
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

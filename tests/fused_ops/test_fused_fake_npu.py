@@ -9,7 +9,7 @@ import fake_npu as simulated
 import pytest
 import torch
 from fake_npu import FakeNpu, fake_npu
-from fused_examples import Make
+from fused_make import Make
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode

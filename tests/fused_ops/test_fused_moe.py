@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from fused_examples import Make
+from fused_make import Make
 from torch import Tensor
 
 import fused_ops
