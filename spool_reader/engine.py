@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -49,19 +50,21 @@ class Engine:
         self._claims: dict[int, Claim] = {}
         self._group: list[_Done] = []
         self._group_since = 0.0
+        self._finished: deque[Claim] = deque()
         self._tickets = 0
         self._internal: set[str] = set()
 
     @property
     def in_hand(self) -> int:
         """Bundles that are claimed and not settled."""
-        return len(self._claims) + len(self._group)
+        return len(self._claims) + len(self._group) + len(self._finished)
 
     def step(self, *, claim: bool, patience: float) -> bool:
         """Claim as much as the pool takes, settle what it has finished; False when there was nothing to do.
 
         Waits at most `patience` seconds: for a bundle when nothing is in hand, else for an answer.
         """
+        self._give_up_finished()
         claimed = self._claim(patience) if claim else 0
         answers = 0
         if self._claims:
@@ -76,16 +79,23 @@ class Engine:
         group, self._group = self._group, []
         group.sort(key=lambda done: done.judged.finding.key[1:])
         new = self._results.commit([(done.judged.finding, done.judged.line) for done in group])
-        for done in group:
-            if not done.claim.done():
-                self._summary.fenced += 1
-                self._emit(Notice("warning", f"{done.claim.name}: another reader had taken this bundle back (fenced)"))
+        self._finished.extend(done.claim for done in group)
         lines = {done.judged.finding.key: done.judged.line for done in group}
         for finding in new:
             self._summary.add(finding)
             self._summary.checked += finding.verdict != "skip"
             self._emit(RowWritten(finding, lines[finding.key]))
             self._tell_internal(finding)
+        self._give_up_finished()
+
+    def _give_up_finished(self) -> None:
+        """Delete bundles whose rows are durable; one that cannot be deleted now is tried again at the next step."""
+        while self._finished:
+            if not self._finished[0].done():
+                self._summary.fenced += 1
+                text = f"{self._finished[0].name}: another reader had taken this bundle back (fenced)"
+                self._emit(Notice("warning", text))
+            self._finished.popleft()
 
     def give_back(self) -> None:
         """Return every claim that is not settled; the bundles are as before."""

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 import comparators
-from spool import Bundle, NotReplayable
+from spool import Bundle, ConfigError, NotReplayable
 
 from .allowlist import Target, resolve
 from .device import Device
@@ -45,12 +45,20 @@ class JudgeOptions:
     imports: tuple[str, ...] = ()
 
 
+def load_profile(name: str) -> comparators.Profile:
+    """The limits that a profile's name or file stands for; ConfigError when there is none or it breaks a rule."""
+    try:
+        return comparators.load_profile(name)
+    except comparators.ProfileError as error:
+        raise ConfigError(str(error)) from error
+
+
 class Judge:
     """Judges bundles on one device."""
 
     def __init__(self, device: Device, options: JudgeOptions) -> None:
         self._device = device
-        self._profile = comparators.load_profile(options.profile)
+        self._profile = load_profile(options.profile)
         self._white = frozenset(options.white_list)
         self._black = frozenset(options.black_list)
         device.prepare(tf32=options.tf32)
@@ -78,10 +86,16 @@ class Judge:
             header.phase,
             reason,
             origin=header.origin,
-            standard=_standard(header.api),
+            standard=self._standard(header.api),
             recorded_on=header.producer.get("device"),
             timings=timings,
         )
+
+    def _standard(self, api: str) -> str | None:
+        try:
+            return comparators.standard_of(api, self._profile)
+        except (LookupError, ValueError):
+            return None
 
     def _check_filters(self, api: str) -> None:
         operator = api.rpartition(".")[0]
@@ -126,7 +140,8 @@ class Judge:
 
     def _golden(self, replay: Replay, api: str, timings: dict[str, float]) -> tuple[Outcome | None, tuple[str, ...]]:
         recorded = replay.recorded
-        if not comparators.needs_golden(api, (recorded.result, tuple(recorded.mutated.values()))):
+        outputs = (recorded.result, tuple(recorded.mutated.values()))
+        if not comparators.needs_golden(api, outputs, self._profile):
             return None, ()
         start = time.perf_counter()
         try:
@@ -239,10 +254,3 @@ def _without(tree: Any, indices: Collection[int]) -> Any:
 def _uncompared(target: Target, replay: Replay) -> dict[int, str]:
     """Outputs of a fused operator that its contract leaves undefined, each with the reason."""
     return {} if target.fused is None else dict(target.fused.uncompared(*replay.args, **replay.kwargs))
-
-
-def _standard(api: str) -> str | None:
-    try:
-        return comparators.standard_of(api)
-    except (LookupError, ValueError):
-        return None

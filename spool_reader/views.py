@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import time
 from pathlib import Path
 
@@ -28,9 +26,9 @@ class Views:
 
     def write(self) -> list[str]:
         """Make the files again; returns their paths."""
-        if importlib.util.find_spec("spool_reader.csv_views") is None:
-            return []
-        write_csvs = importlib.import_module("spool_reader.csv_views").write_csvs
+        # Loaded here: a worker or a look at a bundle needs no tables.
+        from .csv_views import write_csvs
+
         start = time.monotonic()
         paths = write_csvs(self._folder, columns=self._columns, timestamp=self._timestamp)
         end = time.monotonic()

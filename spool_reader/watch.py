@@ -15,7 +15,7 @@ from spool import Spool, SpoolStats, SpoolUnavailable, open_spool
 from .device import worker_devices
 from .engine import Engine
 from .events import Finished, Listener, Notice, Progress, Started
-from .judging import JudgeOptions
+from .judging import JudgeOptions, load_profile
 from .options import ReaderOptions
 from .results import ResultsFolder
 from .session_tracker import SessionTracker
@@ -25,6 +25,8 @@ from .wake import Waker
 from .workers import InProcess, Pool, WorkerPool
 
 _PROGRESS_SECONDS = 1.0
+# Counting a long queue takes time: at most a twentieth of it.
+_COUNTING_SHARE = 20.0
 _TIDY_SECONDS = 10.0
 _RETRY_SECONDS = 2.0
 _PATIENCE = 0.5
@@ -37,6 +39,7 @@ WAITING_FOR_SPOOL = "waiting for the spool"
 
 def watch(
     spool: str | Path | Spool,
+    /,
     *,
     on_event: Listener | None = None,
     stop: threading.Event | None = None,
@@ -55,6 +58,7 @@ def watch(
 
 def reprocess(
     spool: str | Path | Spool,
+    /,
     *,
     on_event: Listener | None = None,
     stop: threading.Event | None = None,
@@ -76,6 +80,7 @@ def reader_options(options: dict[str, Any]) -> ReaderOptions:
     if judging.get("save_errors") is not None:
         judging["save_errors"] = Path(judging["save_errors"])
     options["out"] = Path(options["out"])
+    load_profile(str(judging.get("profile", "default")))
     return ReaderOptions(judge=JudgeOptions(**judging), **options)
 
 
@@ -149,6 +154,7 @@ class _Run:
         self._tracker = SessionTracker(options.stale_after, options.ranks)
         self._views = Views(results.path, options.columns)
         self._started = self._told = self._tidied = time.monotonic()
+        self._tell_next = self._started + _PROGRESS_SECONDS
         self._rows_told = self._summary.rows
         devices = worker_devices(options.device, options.workers)
         workers = 0 if options.workers == 0 else len(devices)
@@ -249,13 +255,14 @@ class _Run:
 
     def _tell(self, waiting: str) -> None:
         now = time.monotonic()
-        if now - self._told < _PROGRESS_SECONDS:
+        if now < self._tell_next:
             return
         rows = self._summary.rows
         rate = (rows - self._rows_told) / (now - self._told)
         self._told, self._rows_told = now, rows
         self._tracker.update(self._spool.sessions())
         stats = self._spool.stats()
+        self._tell_next = now + max(_PROGRESS_SECONDS, _COUNTING_SHARE * (time.monotonic() - now))
         sessions = tuple(self._tracker.states)
         self._emit(
             Progress(

@@ -130,7 +130,7 @@ def test_a_silent_writer_is_over_after_a_while_and_incomplete(training: Any, wat
 
 def test_sessions_of_an_earlier_training_are_not_waited_for_and_do_not_end_it(training: Any, watching: Any) -> None:
     training(session="old").close()
-    reader = watching()
+    reader = watching(await_session=True)
     reader.until(lambda: any("waiting for a new one" in event.text for event in reader.of(Notice)))
     writer = training(session="new")
     writer.call()
