@@ -210,5 +210,5 @@ def fusion_attention_v2(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, T
 )
 def fusion_attention_v3(run: Precision, **bound: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     _, out, maximum, total, _ = _forward(run, bound)
-    state = torch.zeros(1, dtype=torch.int64)
+    state = torch.zeros(1, dtype=torch.int64, device=bound["query"].device)
     return out, maximum, total, bound["query"].new_empty(0), state, state.clone()

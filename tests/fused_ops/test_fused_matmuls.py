@@ -18,11 +18,13 @@ def op(name: str) -> fused_ops.FusedOp:
 
 
 def test_integer_linear() -> None:
-    x, w = torch.tensor([[100, -128]], dtype=torch.int8), torch.tensor([[127, 127], [1, 2]], dtype=torch.int8)
+    x, w = torch.tensor([[100, -128]], dtype=torch.int32), torch.tensor([[127, 127], [1, 2]], dtype=torch.int32)
     bias = torch.tensor([1, 2], dtype=torch.int32)
     result = op("npu_linear")(x, w, bias)
     assert result.dtype == torch.int32
     assert result.tolist() == [[100 * 127 - 128 * 127 + 1, 100 - 256 + 2]]
+    assert op("npu_linear").uncompared(x, w, bias) == {}
+    assert set(op("npu_linear").uncompared(x.to(torch.int8), w.to(torch.int8))) == {0}
 
 
 def test_grouped_matmul_forms() -> None:
