@@ -112,7 +112,7 @@ def _print_json(item: Any) -> None:
     click.echo(json.dumps(item, ensure_ascii=False, allow_nan=False))
 
 
-def _run(judge: Callable[..., Any], spool: str, as_json: bool, **options: Any) -> int:
+def _run(judge: Callable[..., Any], url: str, as_json: bool, /, **options: Any) -> int:
     """Run `watch` or `reprocess` with a view that fits the output; returns the exit code."""
     from spool_reader.events import Event, Finished, RowWritten
     from spool_reader.interrupts import stop_requests
@@ -129,7 +129,7 @@ def _run(judge: Callable[..., Any], spool: str, as_json: bool, **options: Any) -
 
     options.setdefault("out", Path("spool-check-results"))
     with stop_requests(lambda text: click.echo(text, err=True)) as (stop, abort):
-        summary = judge(spool, on_event=on_event, stop=stop, abort=abort, **options)
+        summary = judge(url, on_event=on_event, stop=stop, abort=abort, **options)
     return int(summary.exit_code)
 
 

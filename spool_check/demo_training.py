@@ -41,7 +41,7 @@ def _softmax_short_sum(
     func: Callable[..., Tensor], x: Tensor, dim: int, _stacklevel: int = 3, dtype: torch.dtype | None = None
 ) -> Tensor:
     """The kernel drops the last column from the denominator."""
-    y = func(x, dim, dtype=dtype)
+    y: Tensor = func(x, dim, dtype=dtype)
     return y / y.narrow(dim, 0, y.size(dim) - 1).sum(dim, keepdim=True).clamp_min(1e-6)
 
 
@@ -87,7 +87,8 @@ class Block(nn.Module):
         weights = F.softmax(scores.masked_fill(mask, float("-inf")), dim=-1)
         mixed = torch.matmul(weights, v).transpose(1, 2).reshape(batch, length, width)
         x = x + self.proj(mixed)
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        out: Tensor = x + self.down(F.gelu(self.up(self.norm2(x))))
+        return out
 
 
 class TinyGPT(nn.Module):

@@ -76,7 +76,13 @@ def test_a_broken_bundle_is_quarantined_and_its_neighbours_are_judged(kind: str,
     assert "quarantine" in run.stderr + run.stdout
 
 
-FORBIDDEN = ["Torch.load.0", "Torch.hub.load.0", "Tensor.__reduce_ex__.0", "Torch.os.system.0", "Functional.__class__.0"]
+FORBIDDEN = [
+    "Torch.load.0",
+    "Torch.hub.load.0",
+    "Tensor.__reduce_ex__.0",
+    "Torch.os.system.0",
+    "Functional.__class__.0",
+]
 
 
 @pytest.mark.parametrize("api", FORBIDDEN)
