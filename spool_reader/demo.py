@@ -21,6 +21,8 @@ from .summary import Summary
 from .watch import watch
 
 NO_FAULT = "none"
+# Seconds for the training process to end once its session is closed.
+_WIND_DOWN = 60.0
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ def run_demo(folder: Path, *, fault: str, steps: int, on_event: Listener) -> Dem
     follower.start()
     try:
         summary = watch(str(spool), out=out, save_errors=errors, stop=stop, on_event=on_event)
+        # The session is closed before the interpreter of the training has wound down.
+        child.wait(timeout=_WIND_DOWN)
     finally:
         if child.poll() is None:
-            child.terminate()
-        child.wait()
+            child.kill()
+            child.wait()
         follower.join(timeout=5)
     return _compare(spool, out, fault, child.returncode, summary)
 

@@ -22,11 +22,11 @@ def row_lines(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"  output {name}: {output.get('verdict', output['status'])}, {output.get('dtype')} {shape}"
         if output.get("message"):
             yield f"    {sanitised(output['message'])}"
-        limits = output.get("limits") or {}
+        for name, value, limit, met in output.get("checks") or ():
+            yield f"    {'ok  ' if met else 'FAIL'} {name:32} {_number(value)}   limit {_number(limit)}"
         for metric, value in (output.get("metrics") or {}).items():
             if value is not None:
-                limit = f"   limit {limits[metric]}" if metric in limits else ""
-                yield f"    {metric:32} {_number(value)}{limit}"
+                yield f"         {metric:32} {_number(value)}"
         worst = output.get("worst")
         if worst:
             yield f"    worst element {worst['index']}: device {worst['device']}, reference {worst['reference']}"

@@ -69,7 +69,7 @@ def test_a_broken_bundle_is_quarantined_and_its_neighbours_are_judged(kind: str,
     run = cli("reprocess", spool, "--out", out, "--workers", 1)
     assert "Traceback" not in run.stderr
     assert sorted(row["seq"] for row in rows_of(out)) == [0, 2]
-    kept = [path for path in (spool / "quarantine").rglob("*.safetensors")]
+    kept = list((spool / "quarantine").rglob("*.safetensors"))
     assert [path.read_bytes() for path in kept] == [bad], "quarantine holds the very bytes that came"
     reasons = [json.loads(path.read_text()) for path in (spool / "quarantine").rglob("*.json")]
     assert len(reasons) == 1
