@@ -162,7 +162,14 @@ def _unpermute_gradients(
     return dy.new_zeros(rows, dy.shape[1]).index_copy(0, index[inside], spread[inside]), dprobs
 
 
-_NO_PROBS = {1: "undefined: there are no probs"}
+_NO_PROBS = {1: "not written without probs and permuted_tokens"}
+
+
+def _dprobs_out(run: Precision, dprobs: Tensor | None, probs: Tensor | None, grad: Tensor) -> Tensor:
+    """The host code allocates the output in any case: a scalar without probs."""
+    if dprobs is None or probs is None:
+        return grad.new_zeros(()) if probs is None else torch.zeros_like(probs)
+    return run.down(dprobs, probs.dtype)
 
 
 @register(
@@ -181,14 +188,12 @@ def moe_token_unpermute_grad(
     sorted_indices: Tensor,
     probs: Tensor | None,
     padded_mode: bool,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor]:
     rows = permuted_tokens.shape[0]
     dtokens, dprobs = _unpermute_gradients(
         run, grad_unpermuted_tokens, sorted_indices, rows, probs, padded_mode, permuted_tokens
     )
-    return run.down(dtokens, permuted_tokens.dtype), None if dprobs is None or probs is None else run.down(
-        dprobs, probs.dtype
-    )
+    return run.down(dtokens, permuted_tokens.dtype), _dprobs_out(run, dprobs, probs, grad_unpermuted_tokens)
 
 
 @register(
@@ -210,9 +215,9 @@ def moe_token_unpermute_grad_v2(
     probs: Tensor | None,
     padded_mode: bool,
     permuted_tokens: Tensor | None,
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Tensor]:
     dtokens, dprobs = _unpermute_gradients(
         run, grad_unpermuted_tokens, sorted_indices, permuted_tokens_size_0, probs, padded_mode, permuted_tokens
     )
     dtype = dtype_of("permuted_tokens_dtype", permuted_tokens_dtype)
-    return run.down(dtokens, dtype), None if dprobs is None or probs is None else run.down(dprobs, probs.dtype)
+    return run.down(dtokens, dtype), _dprobs_out(run, dprobs, probs, grad_unpermuted_tokens)

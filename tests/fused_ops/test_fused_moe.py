@@ -225,3 +225,14 @@ def test_finalize_routing_without_scales_takes_k() -> None:
     }
     found = op("npu_moe_finalize_routing").golden(**arguments, k=3)
     torch.testing.assert_close(found, _finalized(arguments, 2, 3, False))
+
+
+def test_gradients_without_probs() -> None:
+    m = Make(torch.float64)
+    rows, grad, index = m.normal(4, 3), m.normal(4, 3), m.order(4)
+    dtokens, dprobs = op("npu_moe_token_unpermute_grad").golden(rows, grad, index)
+    assert torch.equal(dtokens[index.long()], grad)
+    assert tuple(dprobs.shape) == ()
+    assert set(op("npu_moe_token_unpermute_grad").uncompared(rows, grad, index)) == {1}
+    _, dprobs = op("npu_moe_token_unpermute_grad_v2")(grad, index, 4, torch.float64, m.positive(4, 1))
+    assert tuple(dprobs.shape) == (4, 1)
