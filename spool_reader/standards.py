@@ -1,0 +1,60 @@
+"""`spool-check standards [API]`: which standard judges an API, with which limits, and which line says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import comparators
+import fused_ops
+from spool import ConfigError
+
+
+def standards(api: str | None, profile: str) -> list[dict[str, Any]]:
+    """Every standard, or the one of `api`, with the fused operator's signature and source where it is one."""
+    try:
+        found = comparators.describe_standard(api, profile)
+    except comparators.ProfileError as error:
+        raise ConfigError(str(error)) from error
+    described = []
+    for standard in found:
+        entry = {**asdict(standard), "text": str(standard)}
+        if api is not None:
+            entry["fused_operator"] = _fused(api)
+        described.append(entry)
+    return described
+
+
+def standards_lines(described: list[dict[str, Any]]) -> Iterator[str]:
+    """The same for people."""
+    for entry in described:
+        yield entry["text"]
+        fused = entry.get("fused_operator")
+        if fused:
+            yield f"  fused operator: {fused['schema']}"
+            yield f"  source: {fused['source']}"
+            yield f"  deterministic: {'yes' if fused['deterministic'] else 'no'}"
+            for index, reason in fused["uncompared"].items():
+                yield f"  output {index} is not compared: {reason}"
+            if fused["uncompared_note"]:
+                yield f"  not compared: {fused['uncompared_note']}"
+
+
+def _fused(api: str) -> dict[str, Any] | None:
+    parts = api.split(".")
+    base = parts[1] if parts[0] == "NPU" and len(parts) > 1 else parts[0]
+    try:
+        operator = fused_ops.reference(base)
+    except fused_ops.UnknownFusedOp:
+        return None
+    undefined = operator.undefined
+    return {
+        "name": operator.name,
+        "schema": operator.schema,
+        "source": operator.source,
+        "standard": operator.standard,
+        "deterministic": operator.deterministic,
+        "uncompared": {} if callable(undefined) else {str(index): why for index, why in undefined.items()},
+        "uncompared_note": operator.uncompared_note,
+    }
