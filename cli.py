@@ -234,6 +234,43 @@ def _show_status(found: dict[str, Any], as_json: bool) -> None:
 
 
 @main.command()
+@click.argument("api", required=False)
+@click.option("--profile", default="default", show_default=True, help="default, msprobe-8.3, cann, or a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def standards(api: str | None, profile: str, as_json: bool) -> None:
+    """Say which standard judges API (mul, Tensor.mul.3, npu_rms_norm, …), with which limits, and from where."""
+    from spool_reader.standards import standards as look
+    from spool_reader.standards import standards_lines
+
+    found = look(api, profile)
+    if as_json:
+        for entry in found:
+            _print_json(entry)
+    else:
+        click.echo("\n".join(standards_lines(found)))
+
+
+@main.command()
+@click.argument("npu_csv", type=click.Path(path_type=Path))
+@click.argument("gpu_csv", type=click.Path(path_type=Path))
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path), default=Path(), help="Folder for the two files.  [default: .]"
+)
+@click.option("--profile", default="default", show_default=True, help="default, msprobe-8.3, cann, or a file.")
+@click.option("--columns", type=click.Choice(["zh", "en"]), default="zh", show_default=True, help="Column names.")
+@click.pass_context
+def compare(ctx: click.Context, /, npu_csv: Path, gpu_csv: Path, out: Path, profile: str, columns: str) -> None:
+    """Give the three-way verdict from two accuracy_checking_details files, ours or the peer's."""
+    from spool_reader.compare import compare_csv
+
+    found = compare_csv(npu_csv, gpu_csv, out, profile=profile, columns=columns)
+    click.echo(str(found))
+    for path in found.paths:
+        click.echo(f"report: {path}")
+    ctx.exit(found.exit_code)
+
+
+@main.command()
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help="Where to work; default is a new temporary folder."
 )
