@@ -1,7 +1,7 @@
 """Bundles as bytes: a safetensors file whose data are written straight from tensor memory.
 
 Layout: header length (8 bytes, little-endian), JSON header padded with spaces to a multiple of 8, data. Tensors stand in
-order of falling element size, so that each is aligned. The digest in the header covers everything after the header.
+order of falling alignment, so that each is aligned when the data are. The digest in the header covers all data.
 
 The library's own writer is not used: it copies, publishes before it closes, ignores errors of close, and makes files that only
 their owner can read; its reader either copies twice or maps a file that another host may truncate.
@@ -17,15 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import xxhash
 from torch import Tensor
 
 from .bundle import FORMAT, Bundle, CallHeader, check_header
 from .errors import BundleCorrupt, BundleMalformed, BundleVersion
-from .storage import DTYPE_OF, MAX_DIM, NAME_OF, PACKED
+from .storage import DTYPE_OF, MAX_DIM, NAME_OF, PACKED, PAIRS
 
 METADATA_KEY = "spool_check"
+# A cache line.
+_ALIGNMENT = 64
 # The limit of the safetensors format.
 MAX_HEADER = 100_000_000
 _FIELDS = {field.name for field in dataclasses.fields(CallHeader)}
@@ -36,7 +39,7 @@ Buffer = bytes | memoryview
 
 def encode_bundle(bundle: Bundle) -> list[Buffer]:
     """The file as a list of buffers: the header, then views of the tensors' own memory."""
-    order = sorted(bundle.tensors.items(), key=lambda item: -item[1].element_size())
+    order = sorted(bundle.tensors.items(), key=lambda item: -_alignment(item[1]))
     buffers = [_bytes_of(tensor) for _, tensor in order]
     digest = xxhash.xxh3_64()
     table: dict[str, Any] = {}
@@ -88,33 +91,37 @@ def dump_bundle(bundle: Bundle) -> bytes:
 
 
 def load_bundle(data: bytes | bytearray | memoryview, *, verify: bool = True) -> Bundle:
-    """Read a bundle from its bytes; tensors share their memory with `data` (which is copied if it is read-only).
+    """Read a bundle from its bytes; tensors share their memory with `data`, which is copied if it is read-only or not aligned.
 
     Raises BundleMalformed, BundleVersion (a format that this version does not read) and BundleCorrupt (wrong digest).
     """
     view = memoryview(data).cast("B")
-    if view.readonly:
-        view = memoryview(bytearray(view))
+    start = _data_start(view[:8], len(view))
+    if view.readonly or np.frombuffer(view, np.uint8).ctypes.data + start & 15:
+        copy = _aligned_room(len(view), start)
+        copy[:] = view
+        view = copy
     header, table, start = _parse(view)
+    tensors = dict(_tensors(table, view, start))
     if verify:
         _verify(header, view[start:])
-    return Bundle(header, dict(_tensors(table, view, start)))
+    return Bundle(header, tensors)
 
 
 def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
     """Read a bundle's file with one read into one buffer: a mapping could change, or vanish, under the reader."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        data = bytearray(os.fstat(fd).st_size)
-        view, done = memoryview(data), 0
-        while done < len(data):
+        size = os.fstat(fd).st_size
+        view, done = _aligned_room(size, _data_start(os.pread(fd, 8, 0), size)), 0
+        while done < size:
             count = os.preadv(fd, [view[done:]], done)
             if count == 0:
-                raise BundleCorrupt(f"{path}: the file ends after {done} of {len(data)} bytes")
+                raise BundleCorrupt(f"{path}: the file ends after {done} of {size} bytes")
             done += count
     finally:
         os.close(fd)
-    return load_bundle(data, verify=verify)
+    return load_bundle(view, verify=verify)
 
 
 def read_header(path: str | os.PathLike[str]) -> CallHeader:
@@ -126,15 +133,32 @@ def read_header(path: str | os.PathLike[str]) -> CallHeader:
         return _header(_json(file.read(size)))
 
 
+def _data_start(first: bytes | memoryview, size: int) -> int:
+    return min(8 + int.from_bytes(first, "little"), size)
+
+
+def _aligned_room(size: int, start: int) -> memoryview:
+    """Room for a file whose data, from `start` on, must be aligned: kernels crash on complex numbers that are not."""
+    room = np.empty(size + _ALIGNMENT, np.uint8)
+    first = -(room.ctypes.data + start) % _ALIGNMENT
+    return memoryview(room)[first : first + size]  # type: ignore[arg-type]
+
+
+def _alignment(tensor: Tensor) -> int:
+    """Pairs of reals may be complex numbers, which want twice the alignment."""
+    return tensor.element_size() * (2 if tensor.shape[-1:] == (2,) and tensor.dtype in PAIRS.values() else 1)
+
+
 def _stored_shape(tensor: Tensor) -> list[int]:
     shape = list(tensor.shape)
     return [*shape[:-1], 2 * shape[-1]] if tensor.dtype is PACKED else shape
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
-    flat = tensor.detach().reshape(-1)
-    if flat.numel() == 0:
+    if tensor.numel() == 0:
         return memoryview(b"")
+    # Not reshape: a single element counts as contiguous with stride 0, which no other type can view.
+    flat = tensor.detach().as_strided((tensor.numel(),), (1,))
     return memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
 
 
@@ -199,7 +223,7 @@ def _tensors(table: Mapping[str, Any], view: memoryview, start: int) -> Iterator
     entries = sorted(table.items(), key=lambda item: _offsets(*item))
     for name, entry in entries:
         first, last = _offsets(name, entry)
-        dtype, shape = DTYPE_OF.get(entry.get("dtype")), entry.get("shape")
+        dtype, shape = DTYPE_OF.get(str(entry.get("dtype"))), entry.get("shape")
         if dtype is None:
             raise BundleMalformed(
                 f"tensor {name!r}: dtype {entry.get('dtype')!r} is unknown to torch {torch.__version__}"
@@ -234,6 +258,8 @@ def _tensor(data: memoryview, dtype: torch.dtype, shape: list[int]) -> Tensor:
     try:
         if not len(data):
             return torch.empty(shape, dtype=dtype)
-        return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape)
+        plain = torch.frombuffer(data, dtype=torch.uint8)
+        # Other writers may have ordered the tensors otherwise.
+        return (plain.clone() if plain.data_ptr() % dtype.itemsize else plain).view(dtype).view(shape)
     except RuntimeError as error:
         raise BundleMalformed(f"no tensor of shape {shape} can be made: {error}") from error

@@ -14,6 +14,7 @@ from .errors import SpoolUnavailable
 from .interface import Claim, Session, SessionInfo, SessionRecord, Spool, SpoolStats
 from .names import bundle_name
 from .options import SpoolOptions
+from .room import SAMPLE_EVERY
 
 Place = tuple[int, int, int, str]
 
@@ -52,7 +53,7 @@ class MemorySpool(Spool):
         self._sessions: dict[tuple[int, str], SessionRecord] = {}
         self._changed = threading.Condition()
         self._last_rank = -1
-        self._fenced = 0
+        self._fenced = self._full_calls = 0
         self._closed = False
 
     def publish(self, bundle: Bundle) -> bool:
@@ -62,20 +63,31 @@ class MemorySpool(Spool):
         with self._changed:
             if self._closed:
                 raise SpoolUnavailable("the memory spool is closed")
-            if not self._wait_for_room():
+            if not self._wait_for_room(header.rank, len(data)):
                 return False
-            if any(place in queue for queue in self._ready.values()) or place in self._claimed:
+            if place in self._ready.get(header.rank, {}) or place in self._claimed:
                 raise SpoolUnavailable(f"{bundle_name(header.seq, header.api)} of rank {header.rank} is already there")
             self._put(place, _Entry(data, 0, time.monotonic()))
         return True
 
-    def _wait_for_room(self) -> bool:
-        def room() -> bool:
-            return self._closed or sum(map(len, self._ready.values())) < self.options.max_pending_bundles
+    def _wait_for_room(self, rank: int, size: int) -> bool:
+        options = self.options
 
-        return room() or (
-            self.options.when_full == "block" and self._changed.wait_for(room, self.options.block_timeout)
-        )
+        def room() -> bool:
+            waiting = [*self._ready[rank].values()] if rank in self._ready else []
+            if self._closed or not waiting:
+                return True
+            limit = options.max_pending_bytes
+            fits = limit is None or sum(len(entry.data) for entry in waiting) + size <= limit
+            return fits and len(waiting) < options.max_pending_bundles
+
+        if room():
+            return True
+        self._full_calls += 1
+        sampled = options.when_full == "sample" and self._full_calls % SAMPLE_EVERY == 1
+        if options.when_full != "block" and not sampled:
+            return False
+        return self._changed.wait_for(room, options.block_timeout)
 
     def _put(self, place: Place, entry: _Entry) -> None:
         queue = self._ready.setdefault(place[0], OrderedDict())

@@ -89,8 +89,12 @@ class TensorSink:
         if tensor.dtype in PAIRS:
             reference["dtype"] = str(tensor.dtype).removeprefix("torch.")
             tensor = torch.view_as_real(tensor)
-        elif tensor.dtype not in NAME_OF or (tensor.dtype is PACKED and not shape):
+        elif tensor.dtype not in NAME_OF:
             raise NotRepresentable(f"Tensor ({tensor.dtype})", path)
+        elif tensor.dtype is PACKED and not shape:
+            # Its two numbers need a dimension in the file.
+            reference["shape"], reference["stride"] = [], []
+            tensor = tensor.view(1)
         self.tensors[name] = tensor.cpu() if tensor.device.type != "cpu" else tensor
         return reference
 
@@ -105,6 +109,8 @@ def restore(reference: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tens
         wanted = _PAIR_NAMES.get(reference["dtype"]) if isinstance(reference["dtype"], str) else None
         if wanted is None or tensor.dtype is not PAIRS[wanted] or not tensor.dim() or tensor.shape[-1] != 2:
             raise BundleMalformed(f"tensor {name!r} does not store pairs for dtype {reference['dtype']!r}")
+        if tensor.data_ptr() % (2 * tensor.element_size()):
+            tensor = tensor.clone()
         tensor = torch.view_as_complex(tensor)
     if "stride" in reference:
         shape, stride = _sizes(reference.get("shape"), name), _sizes(reference["stride"], name)

@@ -223,6 +223,11 @@ def _int(tree: Any, _: Any, __: Any) -> int:
     return int(text, 16)
 
 
+def _complex(tree: Any, _: Any, __: Any) -> complex:
+    real, imag = _items(tree, "$complex")
+    return complex(float.fromhex(real), float.fromhex(imag))
+
+
 def _float(tree: Any, _: Any, __: Any) -> float:
     if tree["$float"] not in ("inf", "-inf", "nan"):
         raise BundleMalformed(f"$float holds {tree['$float']!r}, not inf, -inf or nan")
@@ -235,7 +240,7 @@ _DECODERS: dict[str, Callable[[Any, Callable[[Any], Any], Mapping[str, torch.Ten
     "$dict": _dict,
     "$float": _float,
     "$int": _int,
-    "$complex": lambda t, decode, _: complex(*(float.fromhex(part) for part in _items(t, "$complex"))),
+    "$complex": _complex,
     "$bytes": lambda t, decode, _: base64.b64decode(t["$bytes"], validate=True),
     "$size": lambda t, decode, _: torch.Size(_ints(t, "$size")),
     "$dtype": lambda t, decode, _: _named(_DTYPES, t["$dtype"], "dtype"),
