@@ -26,14 +26,14 @@ def npu() -> Iterator[FakeNpu]:
         yield device
 
 
-def training_step() -> None:
+def training_step(dtype: torch.dtype = torch.float32) -> None:
     """One step of a small attention block written with vendor calls, forward, backward and optimiser."""
     import torch_npu
 
     generator = torch.Generator().manual_seed(7)
 
     def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator)
+        return torch.randn(shape, generator=generator).to(dtype)
 
     x, gamma = normal(2, 6, 16).requires_grad_(), normal(16).requires_grad_()
     weight = normal(16, 8).requires_grad_()
@@ -47,9 +47,9 @@ def training_step() -> None:
     torch_npu.npu_linear(gated.reshape(12, 8), weight).square().sum().backward()
     torch_npu.npu_moe_gating_top_k_softmax(x.detach(), k=2)
     torch_npu.npu_confusion_transpose(x.detach(), [0, 2, 1], [2, 96], True)
-    state = (normal(16), torch.zeros(16), torch.zeros(16))
+    state = (normal(16), torch.zeros(16, dtype=dtype), torch.zeros(16, dtype=dtype))
     torch_npu.npu_apply_adam_w(
-        1.0, 1.0, 0.01, 0.1, 0.9, 0.999, epsilon=1e-8, grad=gamma.grad, max_grad_norm=None, amsgrad=None, maximize=None,
+        1.0, 1.0, 0.01, 0.1, 0.9, 0.999, epsilon=1e-8, grad=gamma.grad.to(dtype), max_grad_norm=None, amsgrad=None, maximize=None,
         out=state,
     )  # fmt: skip
 
@@ -75,12 +75,12 @@ BACKWARD = {
 }
 
 
-def judged(tmp_path: Path) -> dict[str, dict[str, Any]]:
+def judged(tmp_path: Path, dtype: torch.dtype = torch.float32) -> dict[str, dict[str, Any]]:
     """Rows of a training step, by API name."""
     spool = tmp_path / "spool"
     spool.mkdir()
     with PrecisionDebugger(spool=spool, strict=True):
-        training_step()
+        training_step(dtype)
     return _read(spool, tmp_path / "results")
 
 
@@ -94,8 +94,12 @@ def _failures(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {api: row["message"] for api, row in rows.items() if row["verdict"] not in {"pass", "warning"}}
 
 
-def test_a_healthy_device_passes(npu: FakeNpu, tmp_path: Path) -> None:
-    rows = judged(tmp_path)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_healthy_device_passes(npu: FakeNpu, tmp_path: Path, dtype: torch.dtype) -> None:
+    rows = judged(tmp_path, dtype)
     assert FORWARD <= set(rows) <= FORWARD | BACKWARD
     assert _failures(rows) == {}
 
@@ -130,20 +134,21 @@ class _VendorCalls(TorchDispatchMode):
         return result
 
 
-def judged_backward(tmp_path: Path) -> dict[str, dict[str, Any]]:
+def judged_backward(tmp_path: Path, dtype: torch.dtype = torch.float32) -> dict[str, dict[str, Any]]:
     """Rows of the vendor operators that one training step runs inside autograd."""
     path = tmp_path / "spool"
     with open_spool(path, create=True) as spool:
         session = spool.open_session(SessionInfo("s1", 0, "host", 1, "0", 0.0))
         with _VendorCalls(spool):
-            training_step()
+            training_step(dtype)
         session.close("closed", {})
     rows = _read(path, tmp_path / "results")
     return {api: row for api, row in rows.items() if api in BACKWARD}
 
 
-def test_a_healthy_device_passes_backward(npu: FakeNpu, tmp_path: Path) -> None:
-    rows = judged_backward(tmp_path)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_healthy_device_passes_backward(npu: FakeNpu, tmp_path: Path, dtype: torch.dtype) -> None:
+    rows = judged_backward(tmp_path, dtype)
     assert set(rows) == BACKWARD
     assert _failures(rows) == {}
 
