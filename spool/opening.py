@@ -32,16 +32,17 @@ def open_spool(
     if not text:
         raise ConfigError("the spool is an empty name; give a directory such as /nfs/xxx/data")
     root = Path(text)
-    if create and not root.exists():
-        if not root.parent.is_dir():
+    if create and not os.path.exists(root):
+        if not os.path.isdir(root.parent):
             raise SpoolUnavailable(f"{root}: its parent {root.parent} is missing; is the shared storage mounted?")
         try:
             files.make_folder(root, 0)
-        except OSError as error:
-            raise SpoolUnavailable(f"{root}: {error.strerror}; create it or choose another directory") from error
-    if not root.exists():
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise SpoolUnavailable(f"{root}: {reason}; create it or choose another directory") from error
+    if not os.path.exists(root):
         raise SpoolUnavailable(f"{root}: no such directory; create it, or check that the shared storage is mounted")
-    if not root.is_dir():
+    if not os.path.isdir(root):
         raise SpoolUnavailable(f"{root}: not a directory; a spool is a directory")
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         raise SpoolUnavailable(f"{root}: not readable and writable for this user; change its mode or owner")
