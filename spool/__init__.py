@@ -22,6 +22,7 @@ from .interface import BundleSource, Claim, Session, SessionInfo, SessionRecord,
 from .names import BundleName, bundle_name, parse_bundle_name
 from .opening import open_spool
 from .options import SpoolOptions
+from .purging import PurgeReport, purge
 from .version import __version__
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "ConfigError",
     "NotReplayable",
     "NotRepresentable",
+    "PurgeReport",
     "ResultsError",
     "Session",
     "SessionInfo",
@@ -54,6 +56,7 @@ __all__ = [
     "load_bundle",
     "open_spool",
     "parse_bundle_name",
+    "purge",
     "read_bundle",
     "read_header",
 ]

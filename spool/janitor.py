@@ -49,7 +49,9 @@ class Observer:
 
     def _is_dead(self, owner: str, content: bytes, elapsed: float) -> bool:
         record = parse_record(content)
-        if is_gone(record):
+        # A session's record holds its process apart from what it says of the training.
+        process = record.get("process", record)
+        if isinstance(process, dict) and is_gone(process):
             return True
         watched = self._watched.get(owner)
         if watched is None or watched.content != content:
@@ -78,7 +80,7 @@ class Janitor:
         self._next = now + min(self._stale_after / 4, 1.0)
         folders = [name for name in files.names_if_any(self._root / CLAIMED) if name != own]
         dead = self._observer.look(self.record_of, folders)
-        return self._take_back_locked(dead) if dead else 0
+        return self.take_back_alone(dead) if dead else 0
 
     def record_of(self, consumer: str) -> bytes:
         """A consumer's heartbeat as it stands; empty when there is none."""
@@ -86,7 +88,7 @@ class Janitor:
             return files.read(self._root / CONSUMERS / f"{consumer}.json")
         return b""
 
-    def _take_back_locked(self, dead: list[str]) -> int:
+    def take_back_alone(self, dead: list[str]) -> int:
         """One janitor at a time; where the lock cannot be had for want of space or rights, each rename still has one winner."""
         from filelock import SoftReadWriteLock, Timeout
 
@@ -103,14 +105,14 @@ class Janitor:
         except OSError as error:
             if error.errno not in (*files.FULL, errno.EACCES, errno.EPERM):
                 raise
-            return self.take_back(dead)
+            return self._take_back(dead)
         try:
-            return self.take_back(dead)
+            return self._take_back(dead)
         finally:
             with contextlib.suppress(OSError):
                 lock.release()
 
-    def take_back(self, dead: list[str]) -> int:
+    def _take_back(self, dead: list[str]) -> int:
         """Give back every claim of these consumers, and forget them."""
         taken = 0
         for consumer in dead:
