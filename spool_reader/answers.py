@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import shlex
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spool import Bundle, BundleError, BundleSource, dump_bundle
+from spool import Bundle, BundleError, BundleSource, SpoolUnavailable, dump_bundle
 
 from .judging import Judge
 from .rows import Finding, encode_row, finding_of
@@ -45,6 +46,15 @@ class Unloadable:
 
 
 @dataclass(frozen=True)
+class Unread:
+    """The file could not be read: gone (another reader has it), out of reach, or `refused` to this user."""
+
+    ticket: int
+    reason: str
+    refused: bool
+
+
+@dataclass(frozen=True)
 class Died:
     """The worker process ended, or was ended, while it was on this bundle."""
 
@@ -52,10 +62,10 @@ class Died:
     reason: str
 
 
-Answer = Judged | Unloadable | Died
+Answer = Judged | Unloadable | Unread | Died
 
 
-def answer(task: Task, judge: Judge, save_errors: Path | None) -> Judged | Unloadable:
+def answer(task: Task, judge: Judge, save_errors: Path | None) -> Judged | Unloadable | Unread:
     """Load, judge and record one bundle."""
     started = time.perf_counter()
     try:
@@ -64,6 +74,9 @@ def answer(task: Task, judge: Judge, save_errors: Path | None) -> Judged | Unloa
         _ = bundle.args, bundle.kwargs, bundle.result, bundle.mutated
     except BundleError as error:
         return Unloadable(task.ticket, str(error))
+    except SpoolUnavailable as error:
+        number = getattr(error.__cause__, "errno", None)
+        return Unread(task.ticket, str(error), number in (errno.EACCES, errno.EPERM))
     header = bundle.header
     if (header.rank, header.step, header.seq) != task.place:
         said = "rank {} step {} seq {}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 from spool import Claim, Spool
 
-from .answers import Died, Judged, Task, Unloadable
+from .answers import Died, Judged, Task, Unloadable, Unread
 from .events import Event, Notice, RowWritten
 from .judging import INTERNAL
 from .results import ResultsFolder
@@ -19,6 +20,8 @@ from .workers import Pool
 
 _GROUP_SECONDS = 0.2
 _GROUP_ROWS = 512
+# After a bundle that could not be read: whatever was the matter may pass.
+_REST_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,7 @@ class Engine:
         self._group: list[_Done] = []
         self._group_since = 0.0
         self._finished: deque[Claim] = deque()
+        self._unread_at = -math.inf
         self._tickets = 0
         self._internal: set[str] = set()
 
@@ -65,14 +69,17 @@ class Engine:
         Waits at most `patience` seconds: for a bundle when nothing is in hand, else for an answer.
         """
         self._give_up_finished()
-        claimed = self._claim(patience) if claim else 0
+        resting = time.monotonic() - self._unread_at < _REST_SECONDS
+        claimed = self._claim(patience) if claim and not resting else 0
         answers = 0
         if self._claims:
             answers = self._collect(min(patience, 0.05 if claim and self._pool.room > 0 else 0.5))
         due = len(self._group) >= _GROUP_ROWS or time.monotonic() - self._group_since > _GROUP_SECONDS
         if self._group and (due or not self._claims):
             self.commit()
-        return bool(claimed or answers or self._claims)
+        if resting and not self._claims:
+            time.sleep(min(patience, _REST_SECONDS))
+        return bool(claimed or answers or self._claims or resting)
 
     def commit(self) -> None:
         """Make the finished rows durable, then give their claims up."""
@@ -129,6 +136,11 @@ class Engine:
                 self._group.append(_Done(claim, item))
             elif isinstance(item, Unloadable):
                 self._quarantine(claim, item)
+            elif isinstance(item, Unread):
+                # Not the bundle's fault, unless nobody may read it: then it must not come back for ever.
+                claim.release(failed_attempt=item.refused)
+                self._emit(Notice("warning", item.reason))
+                self._unread_at = time.monotonic()
             else:
                 self._charge(claim, item)
         return len(answers)

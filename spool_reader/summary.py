@@ -41,13 +41,17 @@ class SessionState:
 
 @dataclass
 class Summary:
-    """Counts over rows; `checked` and `quarantined` are of this run, all else of the whole results folder."""
+    """Counts over rows; `checked` and `quarantined` are of this run, all else of the whole results folder.
+
+    `quarantine_growth` is by how many bundles the spool's quarantine grew meanwhile, whoever put them there.
+    """
 
     verdicts: Counter[str] = field(default_factory=Counter)
     operators: dict[str, Counter[str]] = field(default_factory=dict)
     first_divergence: dict[tuple[str, int], Finding] = field(default_factory=dict)
     sessions: list[SessionState] = field(default_factory=list)
     quarantined: list[dict[str, Any]] = field(default_factory=list)
+    quarantine_growth: int = 0
     checked: int = 0
     fenced: int = 0
     seconds: float = 0.0
@@ -105,9 +109,14 @@ class Summary:
         return [session for session in self.sessions if not session.complete]
 
     @property
+    def unjudged(self) -> int:
+        """Bundles that went into quarantine during this run."""
+        return max(len(self.quarantined), self.quarantine_growth)
+
+    @property
     def exit_code(self) -> int:
         """0 all passed, 1 some failed or could not be judged at all, 5 nothing was checked."""
-        if self.failed or self.quarantined:
+        if self.failed or self.unjudged:
             return 1
         return 0 if self.checked else 5
 
@@ -115,7 +124,7 @@ class Summary:
         """The one line that says how it ended."""
         order = sorted(SEVERITY, key=lambda verdict: -SEVERITY[verdict])
         counts = ", ".join(f"{self.verdicts[verdict]} {verdict}" for verdict in order if self.verdicts[verdict])
-        more = [f"{len(self.quarantined)} quarantined"] if self.quarantined else []
+        more = [f"{self.unjudged} quarantined"] if self.unjudged else []
         more += [f"{self.dropped} dropped"] if self.dropped else []
         more += [f"{len(self.incomplete)} incomplete sessions"] if self.incomplete else []
         word = {0: "PASS", 1: "FAIL", 5: "NOTHING CHECKED"}[self.exit_code]
@@ -132,6 +141,7 @@ class Summary:
             "first_divergence": [_plain(finding) for _, finding in sorted(self.first_divergence.items())],
             "sessions": [{**asdict(session), "complete": session.complete} for session in self.sessions],
             "quarantined": self.quarantined,
+            "quarantine_growth": self.quarantine_growth,
             "dropped": self.dropped,
             "fenced": self.fenced,
             "seconds": round(self.seconds, 3),

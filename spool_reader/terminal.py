@@ -125,6 +125,9 @@ def summary_lines(summary: Summary, *, colour: bool = False) -> list[str]:
     for entry in summary.quarantined[:10]:
         place = f"rank {entry['rank']} step {entry['step']} seq {entry['seq']} {sanitised(entry['api'], 60)}"
         lines.append(f"in quarantine: {place}: {sanitised(entry['reason'], 160)}")
+    if summary.unjudged > len(summary.quarantined):
+        others = summary.unjudged - len(summary.quarantined)
+        lines.append(f"in quarantine: {others} more bundles; their reasons stand beside them in the spool's quarantine")
     for session in summary.incomplete:
         lines.append(f"incomplete: session {sanitised(session.session, 40)} of rank {session.rank} is {session.state}")
     if summary.dropped:

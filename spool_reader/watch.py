@@ -156,6 +156,7 @@ class _Run:
         self._started = self._told = self._tidied = time.monotonic()
         self._tell_next = self._started + _PROGRESS_SECONDS
         self._rows_told = self._summary.rows
+        self._quarantined_before = 0
         devices = worker_devices(options.device, options.workers)
         workers = 0 if options.workers == 0 else len(devices)
         emit(Started(spool.url, str(results.path), tuple(dict.fromkeys(devices)), workers, len(results.found)))
@@ -165,6 +166,7 @@ class _Run:
 
     def follow(self) -> None:
         """Until the training is over and everything of it is judged."""
+        self._quarantined_before = self._spool.stats().quarantined
         self._look_at_history()
         idle_since: float | None = None
         waker = Waker(self._spool, self._notice)
@@ -173,16 +175,17 @@ class _Run:
                 try:
                     busy = self._engine.step(claim=True, patience=_PATIENCE)
                     waiting = "" if busy else self._what_for()
+                    self._tell(waiting)
                 except SpoolUnavailable as error:
                     self._wait_for_spool(error)
                     continue
                 if busy:
                     waker.busy()
-                else:
-                    waker.idle()
-                self._tell(waiting)
-                idle_since = None if busy else idle_since or time.monotonic()
-                if not busy and not self._options.follow and self._over(waiting, idle_since or 0.0):
+                    idle_since = None
+                    continue
+                waker.idle()
+                idle_since = idle_since or time.monotonic()
+                if not self._options.follow and self._over(waiting, idle_since):
                     return
         finally:
             waker.close()
@@ -191,6 +194,7 @@ class _Run:
         """Until nothing is ready."""
         if self._options.retry_failed:
             self._notice(f"{self._spool.retry_quarantined()} bundles taken out of quarantine")
+        self._quarantined_before = self._spool.stats().quarantined
         self._tracker.update(self._spool.sessions())
         while not self._stop.is_set() and self._engine.step(claim=True, patience=_PATIENCE):
             self._tell("")
@@ -198,16 +202,20 @@ class _Run:
     def finish(self) -> Summary:
         """Settle what is in hand, write the reports, and sum up."""
         while self._engine.in_hand and not self._abort.is_set():
-            self._engine.step(claim=False, patience=_PATIENCE)
-            self._tell("")
+            try:
+                self._engine.step(claim=False, patience=_PATIENCE)
+                self._tell("")
+            except SpoolUnavailable as error:
+                self._wait_for_spool(error)
         self.give_back()
         summary = self._summary
         summary.stopped = self._stop.is_set()
         try:
             self._spool.tidy()
             self._tracker.update(self._spool.sessions())
+            summary.quarantine_growth = max(0, self._spool.stats().quarantined - self._quarantined_before)
         except SpoolUnavailable as error:
-            self._notice(str(error))
+            self._notice(str(error), level="warning")
         summary.sessions = self._tracker.states
         summary.seconds = time.monotonic() - self._started
         summary.reports = self._views.write()
@@ -216,7 +224,11 @@ class _Run:
 
     def give_back(self) -> None:
         """Return what is claimed and not judged."""
-        self._engine.give_back()
+        try:
+            self._engine.give_back()
+        except SpoolUnavailable as error:
+            # Closing the spool tries again; at worst the next reader's janitor takes the claims back.
+            self._notice(str(error), level="warning")
 
     def _look_at_history(self) -> None:
         """A spool that is empty at the start, with sessions that are over, may be waiting for the next training."""
@@ -277,7 +289,7 @@ class _Run:
     def _wait_for_spool(self, error: SpoolUnavailable) -> None:
         """A share may be away for a while: nothing is lost by waiting, everything by giving up."""
         self._notice(f"{error}; trying again", level="warning")
-        self._stop.wait(_RETRY_SECONDS)
+        (self._abort if self._stop.is_set() else self._stop).wait(_RETRY_SECONDS)
 
     def _notice(self, text: str, level: str = "info") -> None:
         self._emit(Notice(level, text))
