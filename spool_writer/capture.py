@@ -26,8 +26,11 @@ class Recorder:
     """Turns one call into a record: numbers it, copies what it needs, runs it, hands the copies on.
 
     `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error of
-    ours is counted and never reaches the training, unless `strict`.
+    ours is counted and never reaches the training, unless `strict`. Once `silent`, it lets every call pass: for modes that stand on
+    the stacks of other threads, or of a forked child, and that nobody can take off there.
     """
+
+    silent = False
 
     def __init__(
         self,
@@ -144,18 +147,13 @@ class CaptureMode(TorchFunctionMode):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()
         self._recorder = recorder
-        self._silent = False
-
-    def silence(self) -> None:
-        """Let every call pass from now on, for a process that cannot take the mode off its stack (a forked child)."""
-        self._silent = True
 
     def __torch_function__(
         self, func: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
-        if name is None or self._silent or _is_hidden():
+        if name is None or self._recorder.silent or _is_hidden():
             return func(*args, **kwargs)
         if name[1] in OPENED:
             with self:

@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import socket
+import threading
 import time
 from types import TracebackType
 from typing import Any
@@ -68,7 +69,7 @@ class PrecisionDebugger:
         self._filters = Filters(settings.scope, settings.list, settings.white_list, settings.black_list)
         self._rank = current_rank()
         self._pid = os.getpid()
-        self._mode: CaptureMode | None = None
+        self._here = threading.local()
         self._publisher: Publisher | None = None
         self._closed = False
         self._entered = False
@@ -122,14 +123,20 @@ class PrecisionDebugger:
             return
         if self._settings.step and self._numbering.step not in self._settings.step:
             return
-        self._mode = CaptureMode(self._recorder)
-        self._mode.__enter__()  # type: ignore[no-untyped-call]
+        self._here.mode = CaptureMode(self._recorder)
+        self._here.mode.__enter__()
 
     def stop(self) -> None:
-        """Pause recording; without a start before it nothing happens."""
+        """Pause recording in this thread; without a start before it nothing happens."""
         if self._mode is not None:
-            mode, self._mode = self._mode, None
+            mode, self._here.mode = self._mode, None
             mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    @property
+    def _mode(self) -> CaptureMode | None:
+        """The mode that is on in this thread: a function mode is seen by one thread only."""
+        mode: CaptureMode | None = getattr(self._here, "mode", None)
+        return mode
 
     def step(self) -> None:
         """End a step. Recording that is on goes on if the next step is selected; once all are past, the session is closed."""
@@ -148,7 +155,7 @@ class PrecisionDebugger:
         self.stop()
         if self._closed or self._publisher is None:
             return
-        self._closed = True
+        self._closed = self._recorder.silent = True
         self._publisher.close(state, self._settings.close_timeout)
         self._spool.close()
         atexit.unregister(self._at_exit)
@@ -183,8 +190,6 @@ class PrecisionDebugger:
     def _forked(self) -> None:
         """A forked child (a data loader's worker, say) must neither publish nor close what is the parent's."""
         if os.getpid() != self._pid and not self._closed:
-            self._closed = True
-            if self._mode is not None:
-                self._mode.silence()
+            self._closed = self._recorder.silent = True
             if self._publisher is not None:
                 self._publisher.abandon()
