@@ -72,10 +72,11 @@ def dtype_cast_backward(run: Precision, grad: Tensor, dtype: torch.dtype | int) 
 @register(
     "npu_format_cast(Tensor self, int acl_format, int? customize_dtype=None) -> Tensor",
     "npu_format_cast(Tensor input, int acl_format, int? customize_dtype=None) -> Tensor",
-    source="op-plugin manual and derivatives: the same values in another private storage format. The manual names the "
-    "tensor input, the derivatives self; both are taken",
+    "npu_format_cast.Tensor(Tensor self, Tensor dst) -> Tensor",
+    source="op-plugin manual and the framework's schemas: the same values in another private storage format. The manual "
+    "names the tensor input, the framework's schema self; both are taken",
     standard="binary consistency",
-    inert=("acl_format", "customize_dtype"),
+    inert=("acl_format", "customize_dtype", "dst"),
 )
 def format_cast(run: Precision, self: Tensor | None = None, input: Tensor | None = None) -> Tensor:
     tensor = self if self is not None else input

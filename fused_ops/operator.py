@@ -158,7 +158,7 @@ def _takes_all(parameters: Mapping[str, inspect.Parameter]) -> bool:
 
 
 def _no_autocast(bound: Bound) -> AbstractContextManager[Any]:
-    """Autocast off: the captured inputs already have the dtypes that the device's kernel saw."""
+    """Autocast off: vendor operators are in none of the framework's autocast lists, kernels see the inputs as they are."""
     tensors = [value for value in bound.values.values() if isinstance(value, torch.Tensor)]
     device = tensors[0].device.type if tensors else "cpu"
     return torch.autocast(device, enabled=False) if device in {"cpu", "cuda", "npu"} else nullcontext()

@@ -30,6 +30,7 @@ def test_format_cast_keeps_the_values_under_both_names() -> None:
     x = torch.arange(6.0).reshape(2, 3)
     assert torch.equal(op("npu_format_cast")(x, 29), x)
     assert torch.equal(op("npu_format_cast")(input=x, acl_format=2, customize_dtype=3), x)
+    assert torch.equal(op("npu_format_cast")(x, torch.zeros(1)), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float16], ids=str)
