@@ -33,6 +33,7 @@ MEANING: Mapping[str, str] = {
     "max_abs_err": "ladder: largest absolute error below this passes at once",
     "outlier_factor": "outlier rule: how many times the yardstick one element may err",
     "outlier_ulp": "outlier rule: its yardstick in ULPs of the largest bench value",
+    "internal_ulp": "rounding inside the call: errors up to this many ULPs of the largest bench value are noise",
 }
 
 COMMON: Mapping[str, float] = {
@@ -47,6 +48,7 @@ COMMON: Mapping[str, float] = {
     "cosine": 0.99,
     "max_abs_err": 0.001,
     "outlier_factor": 10.0,
+    "internal_ulp": 0.0,
 }
 
 _HALF = {
@@ -138,4 +140,16 @@ _CANN_LEVEL_2 = (
 )
 CANN_APIS: Mapping[str, Mapping[str, float]] = {
     name: row for names, row in (_CANN_LEVEL_1, _CANN_LEVEL_2) for name in names.split()
+}
+
+# Kernels of attention keep probabilities in half precision between their two products.
+_ATTENTION = (
+    "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_for_cpu "
+    "_scaled_dot_product_efficient_attention multi_head_attention_forward npu_fusion_attention npu_fusion_attention_v2 "
+    "npu_fusion_attention_v3 npu_fusion_attention_grad npu_fusion_attention_grad_v2 npu_fusion_attention_grad_v3 "
+    "_scaled_dot_product_flash_attention_backward _scaled_dot_product_flash_attention_for_cpu_backward "
+    "_scaled_dot_product_efficient_attention_backward"
+)
+DEFAULT_API_DTYPES: Mapping[tuple[str, str], Mapping[str, float]] = {
+    (name, dtype): {"internal_ulp": 1.0} for name in _ATTENTION.split() for dtype in ("float16", "bfloat16")
 }

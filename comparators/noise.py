@@ -1,13 +1,16 @@
-"""Rounding noise: what a three-way comparison must not take for a fault.
+"""Rounding noise: what a comparison must not take for a fault.
 
 The reference device's own run shows how much of an output is noise. Where it sums in another order than the golden run,
 elements near zero carry errors that have nothing to do with their size: a ratio of two such errors is chance. So before
 an output fails on values, elements are left out whose error is no larger than
 
-    T = max(8 · A, 4 units of 2^-24 of the largest golden value) + half a ULP of the element
+    T = 8 · A(element) + half a ULP of the element
 
-where A is the largest error of the reference beyond half a ULP of its own rounding. `conv1d` and `conv2d` have no
-golden: there T is 256 · 2^-23 of the largest value, and the rounding of both sides counts (one ULP).
+where A is the largest error of the reference, beyond half a ULP of its own rounding, among the elements up to eight
+times as large as this one (at least the 16 smallest). This is done only where the device's errors, root mean square over
+the whole output, are no more than four times the reference's. `conv1d` and `conv2d` have no golden: there T is
+8 · 2^-24 of the largest value and one ULP, for both sides are rounded. Calls that round to half precision inside
+themselves (limit `internal_ulp`) may err by that many ULPs of the largest value.
 """
 
 from __future__ import annotations
@@ -20,32 +23,47 @@ from .dtypes import Format
 
 _CHUNK = 1 << 18
 _FACTOR = 8.0
+_OCTAVES = 3
+_FEWEST = 16
+TWO_WAY = 8 * 2.0**-24
+# Bins of binary exponents that float32 and float64 goldens have; what lies outside falls into the first or last.
+_LOWEST, _BINS = -160, 320
 
 
-def threshold(
-    device: torch.Tensor, reference: torch.Tensor | None, golden: torch.Tensor, form: Format, largest: float
-) -> float:
-    """The T of the module's text, without the element's own ULP; `largest` is the largest finite bench value."""
-    if reference is None:
-        return 256 * 2.0**-23 * largest
-    excess = 0.0
+def reference_noise(reference: torch.Tensor, golden: torch.Tensor, form: Format) -> torch.Tensor:
+    """A by binary exponent of the golden value: the allowance in each of the bins that `noise_bins` assigns."""
+    worst = torch.zeros(_BINS, dtype=torch.float64, device=golden.device)
+    counts = torch.zeros(_BINS, dtype=torch.int64, device=golden.device)
     for own, best in _chunks(reference, golden):
         beyond = (own - best).abs() - ulp(best, form) / 2
-        beyond = beyond[torch.isfinite(beyond)]
-        if beyond.numel():
-            excess = max(excess, float(beyond.max()))
-    return max(_FACTOR * excess, 4 * 2.0**-24 * largest)
+        usable = torch.isfinite(beyond)
+        bins = noise_bins(best[usable])
+        worst.scatter_reduce_(0, bins, beyond[usable].clamp_min(0), "amax")
+        counts += torch.bincount(bins, minlength=_BINS)
+    upto = torch.cummax(worst, 0).values
+    populated = torch.nonzero(counts.cumsum(0) >= _FEWEST)
+    first = int(populated[0]) if populated.numel() else _BINS - 1
+    places = torch.arange(_BINS, device=golden.device).add(_OCTAVES).clamp(first, _BINS - 1)
+    return _FACTOR * upto[places]
+
+
+def noise_bins(values: torch.Tensor) -> torch.Tensor:
+    """The bin of each float64 value by its binary exponent; zero is in the first."""
+    exponents = torch.frexp(values.abs()).exponent.long()
+    exponents = torch.where(values == 0, torch.full_like(exponents, _LOWEST), exponents)
+    return (exponents - _LOWEST).clamp(0, _BINS - 1)
 
 
 def relieved(
-    device: torch.Tensor, bench: torch.Tensor, form: Format, limit: float, ulps: float
+    device: torch.Tensor, bench: torch.Tensor, form: Format, noise: torch.Tensor | float, ulps: float
 ) -> tuple[torch.Tensor, int]:
-    """The device's output with elements within `limit` and `ulps` of the bench set to the bench, and their number."""
+    """The device's output with elements within noise and `ulps` of the bench set to the bench, and their number."""
     wide = torch.float64 if torch.float64 in (device.dtype, bench.dtype) else torch.float32
     out = torch.empty(device.numel(), dtype=wide, device=device.device)
     count, start = 0, 0
     for own, best in _chunks(device, bench):
-        explained = ((own - best).abs() <= limit + ulps * ulp(best, form)) & (own != best)
+        allowed = noise[noise_bins(best)] if isinstance(noise, torch.Tensor) else noise
+        explained = ((own - best).abs() <= allowed + ulps * ulp(best, form)) & (own != best)
         count += int(explained.sum())
         stop = start + own.numel()
         out[start:stop] = torch.where(explained, best, own)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ProfileError
-from .limits import CANN_APIS, CANN_LEVEL_0, CANN_ROWS, COMMON, DTYPE_ROWS, MEANING, PEER_ROWS
+from .limits import CANN_APIS, CANN_LEVEL_0, CANN_ROWS, COMMON, DEFAULT_API_DTYPES, DTYPE_ROWS, MEANING, PEER_ROWS
 from .names import STANDARDS, base_name, functional_name, listed_standard
 
 _SHARES = frozenset({"ulp_share", "thousandth_share", "cosine"})
@@ -112,7 +112,7 @@ def _spellings(base: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((base, functional_name(base))))
 
 
-_DEFAULT = Layer("default", COMMON, DTYPE_ROWS)
+_DEFAULT = Layer("default", COMMON, DTYPE_ROWS, api_dtypes=DEFAULT_API_DTYPES)
 _PEER = Layer("msprobe-8.3", dtypes=PEER_ROWS)
 _CANN = Layer("cann", CANN_LEVEL_0, CANN_ROWS, CANN_APIS)
 SHIPPED: Mapping[str, Profile] = {
