@@ -61,7 +61,11 @@ _MORE = {
         to type float half bfloat16 double int long short bool byte char cpu cuda npu _to_copy
         threshold_backward select_backward slice_backward masked_fill_backward
         npu_format_cast npu_dtype_cast npu_transpose npu_broadcast npu_confusion_transpose npu_one_hot npu_slice
+        _npu_dtype_cast npu_dtype_cast_backward npu_confusion_transpose_backward npu_max npu_min npu_max_backward
+        npu_min_backward npu_moe_init_routing npu_moe_token_permute npu_moe_token_permute_with_routing_map npu_pad
+        npu_sort_v2
         """),
+    THOUSANDTH: _words("npu_conv2d"),
 }
 
 

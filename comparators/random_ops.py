@@ -34,11 +34,6 @@ _DROP_ARGUMENTS: Mapping[str, tuple[str, int]] = {
     "_scaled_dot_product_flash_attention_for_cpu": ("dropout_p", 3),
     "multi_head_attention_forward": ("dropout_p", 10),
 }
-_KEEP_ARGUMENTS: Mapping[str, tuple[str, int]] = {
-    "npu_fusion_attention": ("keep_prob", 8),
-    "npu_fusion_attention_v2": ("keep_prob", 8),
-    "npu_fusion_attention_v3": ("keep_prob", 8),
-}
 
 
 def is_random(api: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> str | None:
@@ -54,9 +49,6 @@ def is_random(api: str, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | No
         if name == "multi_head_attention_forward" and not _argument(args, options, "training", 13, True):
             return None
         return f"random: {name} with {found[0]} above 0"
-    found = _KEEP_ARGUMENTS.get(name)
-    if found is not None and _number(_argument(args, options, *found, 1.0)) < 1:
-        return f"random: {name} with {found[0]} below 1"
     return None
 
 

@@ -36,6 +36,8 @@ _RULES: Mapping[str, _Rule] = {
     "mode": _Rule(1, 1, -1),
     "cummax": _Rule(1, 1, None),
     "cummin": _Rule(1, 1, None),
+    "npu_max": _Rule(1, 1, None),
+    "npu_min": _Rule(1, 1, None),
     "npu_moe_gating_top_k_softmax": _Rule(1, None, -1, once=True),
 }
 _POOLS: Mapping[str, int] = {
