@@ -14,7 +14,7 @@ from .exact import judge_exact
 from .ladder import ladder
 from .metrics import Metrics, metrics_of
 from .names import ABSOLUTE, ACCUMULATIVE, BENCHMARK, BINARY, THOUSANDTH, THREE_WAY, ULP
-from .noise import TWO_WAY, reference_noise, relieved
+from .noise import NOISIER, SINGLE_GOLDEN, TWO_WAY, reference_noise, relieved
 from .peer_arithmetic import judge_as_peer
 from .profiles import Limits, Profile
 from .random_ops import dropout_fault, dropout_rate
@@ -121,7 +121,7 @@ def _judge_float(
 def _as_noisy(totals: Totals, own: Totals) -> bool:
     """Whether the device's errors are, as a whole, of the reference's size: only then can noise explain single ones."""
     ours = totals.squares_normal + totals.squares_small
-    return ours <= 16.0 * (own.squares_normal + own.squares_small)
+    return ours <= NOISIER**2 * (own.squares_normal + own.squares_small)
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,8 @@ class _Comparison:
             # Two-way: both sides are rounded, and without golden nothing tells the noise of the reference.
             noise = TWO_WAY * totals.bench_largest if self.standard == THOUSANDTH else 0.0
             return relieved(device, bench, self.form, max(noise, inside), 1.0)
+        if bench.dtype is torch.float32:
+            inside = max(inside, SINGLE_GOLDEN * totals.bench_largest)
         if _as_noisy(totals, own):
             by_size = reference_noise(reference, bench, self.form).clamp_min(inside)
             return relieved(device, bench, self.form, by_size, 0.5)
