@@ -234,6 +234,46 @@ def _show_status(found: dict[str, Any], as_json: bool) -> None:
 
 
 @main.command()
+@click.argument("spool")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--stale-after", type=click.FloatRange(min=0, min_open=True), help="Seconds without a sign of life.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def purge(spool: str, dry_run: bool, stale_after: float | None, as_json: bool) -> None:
+    """Put right what dead processes have left in SPOOL: claims, half-written files, sessions. Deletes no bundle."""
+    from dataclasses import asdict
+
+    from spool import purge as put_right
+    from spool_reader.explain import purge_lines
+
+    done = put_right(spool, dry_run=dry_run, **_given(stale_after=stale_after))
+    if as_json:
+        _print_json(asdict(done))
+    else:
+        click.echo("\n".join(purge_lines(done)))
+
+
+@main.command()
+@click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.option("--format", "kind", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option("--columns", type=click.Choice(["zh", "en"]), default="zh", show_default=True, help="Column names.")
+@click.pass_context
+def report(ctx: click.Context, /, results: tuple[Path, ...], kind: str, columns: str) -> None:
+    """Sum up RESULTS folders again: as text, as JSON, or as the CSV files in each folder."""
+    from spool_reader.report import csv_files
+    from spool_reader.summary import summarise, summary_line
+    from spool_reader.terminal import summary_lines
+
+    summary = summarise(results)
+    if kind == "csv":
+        summary.reports = [str(path) for path in csv_files(results, columns)]
+    if kind == "json":
+        _print_json(summary_line(summary))
+    else:
+        click.echo("\n".join(summary_lines(summary)))
+    ctx.exit(summary.exit_code)
+
+
+@main.command()
 @click.argument("api", required=False)
 @click.option("--profile", default="default", show_default=True, help="default, msprobe-8.3, cann, or a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")

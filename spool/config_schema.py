@@ -13,6 +13,8 @@ from typing import Any
 from .errors import ConfigError
 
 Check = Callable[[Any], Any]
+# More names than this are no help in a message.
+_SHOWN = 40
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The part of a message that helps on: the nearest known name, or all of them."""
     names = list(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f'did you mean "{close[0]}"?' if close else f"known are {', '.join(sorted(names))}"
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"known are {', '.join(sorted(names))}" if len(names) <= _SHOWN else "nothing known has a name like it"
 
 
 def text(value: Any) -> str:

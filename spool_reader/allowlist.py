@@ -58,6 +58,13 @@ def resolve(api: str) -> Target:
     return _resolve(match["type"], match["base"])
 
 
+@functools.cache
+def known_bases() -> frozenset[str]:
+    """Every base name that some API name may have: `mul`, `linalg.norm`, `npu_rms_norm`, …"""
+    listed = (base for table in _tables().values() for base in table)
+    return frozenset([*listed, *_aten_table(), *fused_ops.names()])
+
+
 @functools.lru_cache(maxsize=4096)
 def _resolve(kind: str, base: str) -> Target:
     if kind in NO_REFERENCE:

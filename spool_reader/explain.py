@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spool import PurgeReport
+
 from .terminal import sanitised
 
 
@@ -68,6 +70,20 @@ def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
         )
     if not found["sessions"]:
         yield "  no training has written here yet"
+
+
+def purge_lines(done: PurgeReport) -> Iterator[str]:
+    """What a purge did, or would do."""
+    verb = "would be" if done.dry_run else "were"
+    kinds = {
+        "claims of dead readers": (done.claims, "given back"),
+        "records of dead readers": (done.consumers, "removed"),
+        "half-written files": (done.temporaries, "removed"),
+        "sessions of dead writers": (done.sessions, "marked failed"),
+    }
+    for name, (paths, what) in kinds.items():
+        yield f"{len(paths)} {name} {verb} {what}"
+        yield from (f"  {sanitised(path)}" for path in paths)
 
 
 def _number(value: object) -> str:

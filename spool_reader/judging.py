@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 import comparators
 from spool import Bundle, ConfigError, NotReplayable
 
 from .allowlist import Target, resolve
+from .call_verdict import CallVerdict
 from .device import Device
 from .replay import FAILURES, Outcome, Replay
-from .rows import ROW_VERSION, SEVERITY, skip_row
-from .trees import tensors
+from .rows import ROW_VERSION, skip_row
+from .trees import equal_bits
 
 INTERNAL = "internal error of spool-check"
+UNSTABLE = "reference: two runs on the same inputs gave different bits"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,8 @@ class JudgeOptions:
     Attributes:
         profile: name or path of the limits.
         tf32: let the reference device use TF32.
-        threads: CPU threads of one worker.
+        threads: CPU threads of one worker; None shares what torch would use among the workers.
+        repeat: run the reference twice and say in the row whether it gave the same bits.
         white_list: judge only these APIs; empty means all. Names as `mul`, `Tensor.mul` or `Tensor.mul.3`.
         black_list: never judge these.
         save_errors: folder that keeps failing bundles.
@@ -38,7 +38,8 @@ class JudgeOptions:
 
     profile: str = "default"
     tf32: bool = False
-    threads: int = 1
+    threads: int | None = None
+    repeat: bool = False
     white_list: tuple[str, ...] = ()
     black_list: tuple[str, ...] = ()
     save_errors: Path | None = None
@@ -59,6 +60,7 @@ class Judge:
     def __init__(self, device: Device, options: JudgeOptions) -> None:
         self._device = device
         self._profile = load_profile(options.profile)
+        self._repeat = options.repeat
         self._white = frozenset(options.white_list)
         self._black = frozenset(options.black_list)
         device.prepare(tf32=options.tf32)
@@ -115,9 +117,10 @@ class Judge:
         start = clock()
         reference = replay.reference(self._device)
         timings["reference"] = round(clock() - start, 6)
+        stable = self._stable(replay, reference)
         golden, notes = self._golden(replay, header.api, timings)
         start = clock()
-        verdict = _Verdict(header.api, replay, reference, golden, self._profile)
+        verdict = CallVerdict(header.api, replay, reference, golden, self._profile)
         uncompared = _uncompared(target, replay)
         verdict.judge_result(uncompared)
         verdict.judge_mutated()
@@ -134,9 +137,17 @@ class Judge:
             **verdict.fields(),
             "device": reference.device,
             "recorded_on": header.producer.get("device"),
-            "notes": [*reference.notes, *notes],
+            "stable": stable,
+            "notes": [*reference.notes, *notes, *(() if stable is not False else (UNSTABLE,))],
             "timings": timings,
         }
+
+    def _stable(self, replay: Replay, reference: Outcome) -> bool | None:
+        """Whether a second run gives the same bits; None when it was not asked for."""
+        if not self._repeat:
+            return None
+        again = replay.reference(self._device)
+        return equal_bits((again.result, again.mutated), (reference.result, reference.mutated))
 
     def _golden(self, replay: Replay, api: str, timings: dict[str, float]) -> tuple[Outcome | None, tuple[str, ...]]:
         recorded = replay.recorded
@@ -152,103 +163,6 @@ class Judge:
             return None, (f"no golden: {type(error).__name__}: {error}"[:300],)
         timings["golden"] = round(time.perf_counter() - start, 6)
         return golden, golden.notes
-
-
-class _Verdict:
-    """The judgements of what a call returned and of what it wrote, as one."""
-
-    def __init__(
-        self, api: str, replay: Replay, reference: Outcome, golden: Outcome | None, profile: comparators.Profile
-    ) -> None:
-        self._api = api
-        self._replay = replay
-        self._reference = reference
-        self._golden = golden
-        self._profile = profile
-        self._parts: list[dict[str, Any]] = []
-
-    def judge_result(self, uncompared: dict[int, str]) -> None:
-        """Judge what the call returned; `uncompared` are outputs without a defined value."""
-        recorded, reference = self._replay.recorded, self._reference
-        if recorded.result is None and recorded.mutated and self._returns_only_what_it_wrote():
-            return
-        golden = None if self._golden is None else self._golden.result
-        ours, theirs = recorded.result, reference.result
-        if uncompared:
-            ours, theirs, golden = (_without(tree, uncompared) for tree in (ours, theirs, golden))
-        part = self._judge(ours, theirs, golden)
-        for output in part["outputs"]:
-            reason = uncompared.get(output.get("index"))
-            if reason is not None:
-                output["message"] = reason
-        self._parts.append(part)
-
-    def judge_mutated(self) -> None:
-        """Judge the arguments that the call wrote to, unless the result is that very tensor on both sides."""
-        recorded, reference = self._replay.recorded, self._reference
-        for path, ours in recorded.mutated.items():
-            theirs = reference.mutated.get(path)
-            if self._parts and _same(ours, recorded.result) and _same(theirs, reference.result):
-                continue
-            golden = None if self._golden is None else self._golden.mutated.get(path)
-            part = self._judge(ours, theirs, golden)
-            for output in part["outputs"]:
-                inner = str(output.get("path", ""))
-                output["path"] = path if inner in ("", "0") else f"{path}.{inner}"
-            self._parts.append(part)
-
-    def fields(self) -> dict[str, Any]:
-        """The verdict's part of the row."""
-        outputs: list[dict[str, Any]] = []
-        for part in self._parts:
-            for output in part["outputs"]:
-                outputs.append({**output, "index": len(outputs)})
-        worst = max(self._parts, key=lambda part: SEVERITY.get(part["verdict"], 0))
-        statuses = ("verdict", "status", "standard_status")
-        merged = {name: max((part[name] for part in self._parts), key=_severity) for name in statuses}
-        return {
-            "verdict": merged["verdict"],
-            "status": merged["status"],
-            "standard": worst["standard"],
-            "standard_status": merged["standard_status"],
-            "message": worst["message"],
-            "mode": worst["mode"],
-            "outputs": outputs,
-        }
-
-    def _returns_only_what_it_wrote(self) -> bool:
-        """Releases of torch differ in whether such a call also returns what it wrote; that is judged anyway."""
-        written = list(self._reference.mutated.values())
-        return all(any(_same(item, other) for other in written) for item in tensors(self._reference.result))
-
-    def _judge(self, ours: Any, theirs: Any, golden: Any) -> dict[str, Any]:
-        judgement = comparators.judge(
-            self._api, ours, theirs, golden, args=self._replay.args, kwargs=self._replay.kwargs, profile=self._profile
-        )
-        return judgement.to_json()
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two tensors show the very same elements of memory."""
-    if one is other:
-        return True
-    if not isinstance(one, torch.Tensor) or not isinstance(other, torch.Tensor) or one.dtype is not other.dtype:
-        return False
-    return one.numel() > 0 and (one.data_ptr(), one.shape, one.stride()) == (
-        other.data_ptr(),
-        other.shape,
-        other.stride(),
-    )
-
-
-def _severity(status: str | None) -> int:
-    return SEVERITY.get(status or "skip", 0)
-
-
-def _without(tree: Any, indices: Collection[int]) -> Any:
-    if not isinstance(tree, (tuple, list)):
-        return tree
-    return tuple(None if index in indices else item for index, item in enumerate(tree))
 
 
 def _uncompared(target: Target, replay: Replay) -> dict[int, str]:

@@ -11,6 +11,7 @@ import torch
 from spool import Bundle, NotReplayable
 
 from .allowlist import Target
+from .call_arguments import may_write, prepared
 from .device import Device
 from .precision import (
     AS_RECORDED,
@@ -37,9 +38,6 @@ FAILURES = (
     AssertionError,
     AttributeError,
 )
-
-_DEVICE_ARGUMENTS = ("device",)
-_TAKES_DEVICE_FIRST = frozenset({"to", "type"})
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Replay:
         # Backward calls are recorded below autocast: their inputs have been cast already.
         self._autocast = recorded_autocast(header.context, header.producer) if header.phase == "forward" else None
         self._default_dtype = recorded_default_dtype(header.context)
-        self._writes = self._may_write()
+        self._writes = bool(self.recorded.mutated) or may_write(target.name, self.kwargs)
 
     def reference(self, device: Device) -> Outcome:
         """The run in the call's own dtypes; NotReplayable, with the reason, when no way of running it works."""
@@ -176,14 +174,16 @@ class Replay:
         if self._autocast is None or self._writes:
             return None
         dtype = self._autocast[1]
-        if any(leaf is not None for leaf in _dtype_arguments(self.args, self.kwargs)):
+        if any(isinstance(value, torch.dtype) for value in (*self.args, *self.kwargs.values())):
             return None
         return dtype if any(tensor.dtype is dtype for tensor in tensors(self.recorded.result)) else None
 
     def _run(
         self, device: Device, casts: Casts, *, golden: bool = False, autocast: bool = True, notes: tuple[str, ...] = ()
     ) -> Outcome:
-        args, kwargs, shared = self._arguments(device, casts)
+        name = self._target.name
+        given = prepared(name, self.args, self.kwargs, device, casts, writes=self._writes)
+        args, kwargs = given.args, given.kwargs
         default_dtype = self._default_dtype
         if golden and default_dtype is torch.float32:
             default_dtype = torch.float64
@@ -198,52 +198,10 @@ class Replay:
             else:
                 mutated = {path: _written(args, kwargs, path) for path in self.recorded.mutated}
             device.sync()
-        for tensor, version in shared:
-            if tensor._version != version:
-                raise NotReplayable("the call wrote to an argument that its record does not name as written")
+        if not given.untouched():
+            raise NotReplayable("the call wrote to an argument that its record does not name as written")
         result, mutated = _on_cpu((result, mutated))
         return Outcome(result, mutated, device.name, notes)
-
-    def _arguments(
-        self, device: Device, casts: Casts
-    ) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[torch.Tensor, int]]]:
-        """The arguments for one run; with them the tensors that are the bundle's own, and their versions."""
-        moved: dict[int, torch.Tensor] = {}
-        shared: list[tuple[torch.Tensor, int]] = []
-
-        def change(leaf: Any) -> Any:
-            if isinstance(leaf, torch.Tensor):
-                done = moved.get(id(leaf))
-                if done is None:
-                    done = casts(device.place(leaf))
-                    if done is leaf:
-                        if self._writes:
-                            done = leaf.detach().clone()
-                        else:
-                            shared.append((leaf, leaf._version))
-                    moved[id(leaf)] = done
-                return done
-            if isinstance(leaf, torch.dtype):
-                return casts.dtype_arguments.get(leaf, leaf)
-            return device.torch if isinstance(leaf, torch.device) else leaf
-
-        args = map_leaves(change, self.args)
-        kwargs = map_leaves(change, self.kwargs)
-        for name in _DEVICE_ARGUMENTS:
-            if kwargs.get(name) is not None:
-                kwargs[name] = device.torch
-        if self._target.name in _TAKES_DEVICE_FIRST and len(args) > 1 and _names_device(args[1]):
-            args = (args[0], device.torch, *args[2:])
-        return args, kwargs, shared
-
-    def _may_write(self) -> bool:
-        name = self._target.name
-        inplace = name.endswith("_") and not name.endswith("__")
-        augmented = (
-            name.startswith("__i") and name.endswith("__") and name not in ("__int__", "__index__", "__invert__")
-        )
-        outs = self.kwargs.get("out") is not None or self.kwargs.get("inplace") is True
-        return bool(self.recorded.mutated) or inplace or augmented or outs or name == "__setitem__"
 
 
 def _written(args: tuple[Any, ...], kwargs: dict[str, Any], path: str) -> Any:
@@ -261,17 +219,6 @@ def _on_cpu(tree: Any) -> Any:
         return moved.setdefault(id(leaf), leaf.cpu()) if isinstance(leaf, torch.Tensor) else leaf
 
     return map_leaves(move, tree)
-
-
-def _names_device(value: Any) -> bool:
-    """Whether a positional argument is a device by name or number; `x.to("npu:0")`."""
-    return isinstance(value, (str, int)) and not isinstance(value, bool) and not str(value).startswith("torch.")
-
-
-def _dtype_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.dtype]:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.dtype):
-            yield value
 
 
 def _brief(error: BaseException) -> str:

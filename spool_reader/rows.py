@@ -110,6 +110,7 @@ def skip_row(key: Key, api: str, phase: str, reason: str, **more: Any) -> dict[s
         "mode": None,
         "device": more.get("device"),
         "recorded_on": more.get("recorded_on"),
+        "stable": None,
         "notes": [],
         "timings": more.get("timings", {}),
     }

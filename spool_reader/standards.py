@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+import torch
+
 import comparators
 import fused_ops
 from spool import ConfigError
+from spool.config_schema import nearest
+
+from .allowlist import known_bases
 
 
 def standards(api: str | None, profile: str) -> list[dict[str, Any]]:
@@ -17,6 +22,8 @@ def standards(api: str | None, profile: str) -> list[dict[str, Any]]:
         found = comparators.describe_standard(api, profile)
     except comparators.ProfileError as error:
         raise ConfigError(str(error)) from error
+    if api is not None and _base(api) not in known_bases():
+        raise ConfigError(f"API: {api!r} is no call of torch {torch.__version__}; {nearest(_base(api), known_bases())}")
     described = []
     for standard in found:
         entry = {**asdict(standard), "text": str(standard)}
@@ -41,11 +48,17 @@ def standards_lines(described: list[dict[str, Any]]) -> Iterator[str]:
                 yield f"  not compared: {fused['uncompared_note']}"
 
 
+def _base(api: str) -> str:
+    """`mul` of `mul`, `Tensor.mul` and `Tensor.mul.3`."""
+    kind, _, rest = api.partition(".")
+    base, _, number = rest.rpartition(".")
+    name = base if number.isdigit() and base else rest
+    return name if name and kind[:1].isupper() else api
+
+
 def _fused(api: str) -> dict[str, Any] | None:
-    parts = api.split(".")
-    base = parts[1] if parts[0] == "NPU" and len(parts) > 1 else parts[0]
     try:
-        operator = fused_ops.reference(base)
+        operator = fused_ops.reference(_base(api))
     except fused_ops.UnknownFusedOp:
         return None
     undefined = operator.undefined

@@ -43,6 +43,17 @@ def tensors(tree: Any) -> Iterator[torch.Tensor]:
         yield from tensors((tree.start, tree.stop, tree.step))
 
 
+def equal_bits(one: Any, other: Any) -> bool:
+    """Whether two trees hold the same tensors, bit for bit."""
+    pairs = list(zip(tensors(one), tensors(other), strict=False))
+    return all(
+        ours.dtype is theirs.dtype
+        and ours.shape == theirs.shape
+        and torch.equal(ours.contiguous().view(-1).view(torch.uint8), theirs.contiguous().view(-1).view(torch.uint8))
+        for ours, theirs in pairs
+    )
+
+
 def named_leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:
     """Every leaf of a tree with its place, such as `args[0][2]` or `result.values`."""
     if isinstance(tree, dict):

@@ -28,7 +28,7 @@ def work(connection: Connection[Any, Any], current: c_longlong, device_name: str
     # Ctrl-C reaches the whole process group; the parent decides when its workers end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads or 1)
     try:
         for module in options.imports:
             importlib.import_module(module)

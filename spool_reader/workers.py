@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+import warnings
 from collections import deque
 from collections.abc import Iterable, Sequence
 from ctypes import c_longlong
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Protocol
+
+import torch
 
 from spool import SpoolError
 
@@ -73,8 +76,11 @@ class InProcess:
     def collect(self, timeout: float) -> list[Answer]:
         answers: list[Answer] = []
         end = time.monotonic() + _BATCH_SECONDS
-        while self._tasks and time.monotonic() < end:
-            answers.append(answer(self._tasks.popleft(), self._judge, self._options.save_errors))
+        with warnings.catch_warnings():
+            # What a recorded call is warned about was said in the training already.
+            warnings.simplefilter("ignore")
+            while self._tasks and time.monotonic() < end:
+                answers.append(answer(self._tasks.popleft(), self._judge, self._options.save_errors))
         return answers
 
     def close(self) -> None:
@@ -103,7 +109,7 @@ class WorkerPool:
     def __init__(
         self, devices: Sequence[str], options: JudgeOptions, *, call_timeout: float = 300.0, depth: int = 2
     ) -> None:
-        self._options = options
+        self._options = replace(options, threads=options.threads or max(1, torch.get_num_threads() // len(devices)))
         self._call_timeout = call_timeout
         # Batches that one worker holds: the one it is on, and one so that it never waits for its parent.
         self._depth = depth

@@ -93,5 +93,4 @@ def _base(name: str, key: str) -> str:
 
 
 def _suggest(base: str) -> str:
-    text = nearest(base, known_bases())
-    return text if text.startswith("did") else "give a base name such as matmul, linear or npu_rms_norm"
+    return f"{nearest(base, known_bases())}; give base names such as matmul, linear or npu_rms_norm"
