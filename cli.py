@@ -254,7 +254,14 @@ def purge(spool: str, dry_run: bool, stale_after: float | None, as_json: bool) -
 
 @main.command()
 @click.argument("results", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--format", "kind", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["text", "csv", "json"]),
+    default="text",
+    show_default=True,
+    help="What to make.",
+)
 @click.option("--columns", type=click.Choice(["zh", "en"]), default="zh", show_default=True, help="Column names.")
 @click.pass_context
 def report(ctx: click.Context, /, results: tuple[Path, ...], kind: str, columns: str) -> None:
