@@ -322,7 +322,11 @@ def compare(ctx: click.Context, /, npu_csv: Path, gpu_csv: Path, out: Path, prof
     "--dir", "folder", type=click.Path(path_type=Path), help="Where to work; default is a new temporary folder."
 )
 @click.option(
-    "--fault", type=click.Choice(["layer_norm", "gelu", "softmax", "none"]), default="layer_norm", show_default=True
+    "--fault",
+    type=click.Choice(["layer_norm", "gelu", "softmax", "none"]),
+    default="layer_norm",
+    show_default=True,
+    help="The operator that is wrong.",
 )
 @click.option("--steps", type=click.IntRange(1, 1000), default=3, show_default=True, help="Training steps.")
 @click.pass_context
