@@ -45,13 +45,14 @@ def tensors(tree: Any) -> Iterator[torch.Tensor]:
 
 def equal_bits(one: Any, other: Any) -> bool:
     """Whether two trees hold the same tensors, bit for bit."""
-    pairs = list(zip(tensors(one), tensors(other), strict=False))
-    return all(
-        ours.dtype is theirs.dtype
-        and ours.shape == theirs.shape
-        and torch.equal(ours.contiguous().view(-1).view(torch.uint8), theirs.contiguous().view(-1).view(torch.uint8))
-        for ours, theirs in pairs
-    )
+    ours, theirs = list(tensors(one)), list(tensors(other))
+    return len(ours) == len(theirs) and all(map(_same_bits, ours, theirs))
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    if one.dtype is not other.dtype or one.shape != other.shape:
+        return False
+    return torch.equal(*(item.contiguous().view(-1).view(torch.uint8) for item in (one, other)))
 
 
 def named_leaves(tree: Any, name: str) -> Iterator[tuple[str, Any]]:

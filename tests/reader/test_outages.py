@@ -62,7 +62,7 @@ def test_a_share_that_is_away_for_a_while(
     for _ in range(20):
         writer.call()
     writer.close()
-    monkeypatch.setattr("spool_reader.watch._RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("spool_reader.run._RETRY_SECONDS", 0.05)
     flaky = Flaky(monkeypatch, getattr(importlib.import_module(f"spool.{module}"), owner), method, times, away())
     notices: list[str] = []
     summary = watch(

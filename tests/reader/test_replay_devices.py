@@ -11,6 +11,7 @@ import torch
 from spool import ConfigError
 from spool_reader.device import Device, open_device, worker_devices
 from spool_reader.judging import Judge, JudgeOptions
+from spool_reader.trees import equal_bits
 
 x = torch.tensor([1.0, 2.0])
 
@@ -102,3 +103,50 @@ def test_reduced_precision_is_off_unless_asked_for() -> None:
     assert not torch.backends.cuda.matmul.allow_tf32
     assert not torch.backends.cudnn.allow_tf32
     assert not torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+
+
+class Wobbly(Device):
+    """A device that gives another last bit each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+
+    def place(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.runs += 1
+        return tensor + self.runs * 2**-23
+
+
+STABLE = {
+    "not asked for": (Device(), False, None),
+    "the same bits": (Device(), True, True),
+    "other bits": (Wobbly(), True, False),
+}
+
+
+@pytest.mark.parametrize("name", sorted(STABLE))
+def test_an_unstable_reference_is_reported_apart_from_a_wrong_device(name: str, bundle: Callable[..., Any]) -> None:
+    device, repeat, stable = STABLE[name]
+    row = Judge(device, JudgeOptions(repeat=repeat)).row(bundle("Torch.exp.0", (x,), {}, x.exp()))
+    assert row["stable"] is stable
+    assert any("different bits" in note for note in row["notes"]) is (stable is False)
+
+
+BITS = {
+    "equal": ([x, (x + 1,)], [x.clone(), (x + 1,)], True),
+    "nan": (torch.tensor([float("nan")]), torch.tensor([float("nan")]), True),
+    "minus zero": (torch.tensor([0.0]), torch.tensor([-0.0]), False),
+    "bool": (torch.tensor([True]), torch.tensor([False]), False),
+    "scalar": (torch.tensor(1), torch.tensor(1), True),
+    "empty": (torch.zeros(0, 2), torch.zeros(0, 2), True),
+    "shape": (torch.zeros(1, 2), torch.zeros(2), False),
+    "dtype": (torch.zeros(2), torch.zeros(2).int(), False),
+    "count": ([x], [x, x], False),
+    "complex, strided": (torch.ones(2, 3, dtype=torch.complex64).t(), torch.ones(3, 2, dtype=torch.complex64), True),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BITS))
+def test_equal_bits(name: str) -> None:
+    one, other, equal = BITS[name]
+    assert equal_bits(one, other) is equal

@@ -15,6 +15,7 @@ nan, inf = math.nan, math.inf
 x, y = torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])
 total = torch.tensor([11.0, 22.0])
 scores = torch.tensor([[1.0, 3.0, 3.0, 2.0]])
+dropped = torch.arange(1000).remainder(2) * 2.0
 wide = torch.linspace(-2, 2, 64).reshape(8, 8)
 
 image, kernel = torch.ones(1, 1, 2, 2), torch.ones(1, 1, 1, 1)
@@ -117,6 +118,9 @@ CASES = {
         "Torch.fft.fft.0", (wide,), torch.complex(torch.fft.fft(wide).real, torch.fft.fft(wide).imag * 1.1), "error"
     ),
     "14 float64": Case("Torch.matmul.0", (wide.double(), wide.double()), wide.double() @ wide.double()),
+    "15 dropout": Case("Functional.dropout.0", (torch.ones(1000), 0.5), dropped),
+    "15 dropout that scales wrongly": Case("Functional.dropout.0", (torch.ones(1000), 0.5), dropped * 1.5, "error"),
+    "15 dropout that is off": Case("Functional.dropout.0", (wide, 0.5, False), wide),
     "16 ties in topk": Case(
         "Torch.topk.0",
         (scores, 2),

@@ -12,10 +12,10 @@ import pytest
 import torch
 from processes import left_in, rows_of
 
-from spool import ConfigError, ResultsError, SpoolUnavailable, open_spool
+from spool import ResultsError
 from spool_reader.events import Event, Notice, Progress, RowWritten, Started
 from spool_reader.summary import Summary
-from spool_reader.watch import reprocess, watch
+from spool_reader.watch import watch
 
 
 class Watching:
@@ -270,77 +270,36 @@ def test_what_a_closed_training_dropped_is_in_the_summary(training: Any, watchin
     assert watching().end().dropped == 7
 
 
-def test_reprocess_judges_what_is_there_and_does_not_wait(tmp_path: Path, training: Any) -> None:
-    writer = training()
-    for _ in range(5):
-        writer.call()
-    summary = reprocess(tmp_path / "spool", out=tmp_path / "out", workers=0, device="cpu")
-    assert summary.rows == 5
-    assert [session.state for session in summary.sessions] == ["open"]
-    assert reprocess(tmp_path / "spool", out=tmp_path / "again", workers=0).exit_code == 5
-    writer.close()
+def test_a_host_without_file_events_polls(
+    tmp_path: Path, training: Any, watching: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: Any, **more: Any) -> None:
+        raise OSError(28, "inotify watch limit reached")
 
-
-def test_a_bundle_in_the_wrong_place_is_quarantined(tmp_path: Path, training: Any) -> None:
+    monkeypatch.setattr("watchdog.observers.api.BaseObserver.schedule", refuse)
+    reader = watching()
+    reader.until(lambda: any("found by polling" in event.text for event in reader.of(Notice)))
     writer = training()
     writer.call()
-    [path] = (tmp_path / "spool" / "rank0" / "step0").iterdir()
-    (tmp_path / "spool" / "rank0" / "step5").mkdir()
-    path.rename(tmp_path / "spool" / "rank0" / "step5" / path.name)
-    summary = reprocess(tmp_path / "spool", out=tmp_path / "out", workers=0)
-    assert summary.rows == 0
-    assert "misplaced or forged" in summary.quarantined[0]["reason"]
-    assert summary.exit_code == 1
+    reader.until(lambda: len(reader.of(RowWritten)) == 1)
     writer.close()
+    assert reader.end().rows == 1
 
 
-def test_a_memory_spool_is_judged_the_same_way(tmp_path: Path, bundle: Any) -> None:
-    x = torch.ones(2)
-    with open_spool("memory:") as spool:
-        for seq in range(10):
-            spool.publish(bundle("Torch.add.0", (x, x), {}, x + x, seq=seq))
-        assert reprocess(spool, out=tmp_path / "a", workers=0).rows == 10
-        for seq in range(10):
-            spool.publish(bundle("Torch.add.0", (x, x), {}, x + x, seq=seq))
-        assert reprocess(spool, out=tmp_path / "b", workers=1).rows == 10
-
-
-WRONG = {
-    "workers": ({"workers": -1}, ConfigError, "workers = -1"),
-    "call_timeout": ({"call_timeout": 0}, ConfigError, "call_timeout = 0"),
-    "stale_after": ({"stale_after": -1.0}, ConfigError, "stale_after = -1.0"),
-    "columns": ({"columns": "de"}, ConfigError, "columns = 'de'"),
-    "device": ({"device": "tpu"}, ConfigError, "device = 'tpu'"),
-    "unknown option": ({"devcie": "cpu"}, TypeError, "devcie"),
-}
-
-
-@pytest.mark.parametrize("name", sorted(WRONG))
-def test_a_wrong_option_is_named(name: str, tmp_path: Path) -> None:
-    options, kind, text = WRONG[name]
-    (tmp_path / "spool").mkdir()
-    with pytest.raises(kind, match=text):
-        watch(tmp_path / "spool", out=tmp_path / "out", **options)
-
-
-def test_a_missing_spool_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpoolUnavailable, match="missing-spool"):
-        watch(tmp_path / "missing-spool", out=tmp_path / "out", workers=0)
-
-
-@pytest.mark.parametrize("url", ["directory", "memory:"])
-def test_what_is_in_quarantine_can_be_tried_again(url: str, tmp_path: Path, bundle: Any) -> None:
-    (tmp_path / "spool").mkdir()
-    x = torch.ones(2)
-    with open_spool(tmp_path / "spool" if url == "directory" else url) as spool:
-        for seq in range(3):
-            spool.publish(bundle("Torch.add.0", (x, x), {}, x + x, seq=seq))
-        for _ in range(3):
-            for claim in [spool.claim() for _ in range(spool.stats().ready)]:
-                claim.release(failed_attempt=claim.seq != 1)
-        assert spool.stats().quarantined == 2
-        assert reprocess(spool, out=tmp_path / "a", workers=0).rows == 1
-        assert reprocess(spool, out=tmp_path / "b", workers=0, retry_failed=True).rows == 2
-        assert spool.stats().quarantined == 0
-        assert not list((tmp_path / "spool").rglob("*try*"))
-        assert not list((tmp_path / "spool").rglob("quarantine/**/*.json"))
+def test_a_listener_hears_of_every_row_once_and_the_csv_files_are_there(
+    tmp_path: Path, training: Any, watching: Any
+) -> None:
+    writer = training()
+    for _ in range(30):
+        writer.call()
+    writer.close()
+    reader = watching()
+    summary = reader.end()
+    assert [event.row["seq"] for event in reader.of(RowWritten)] == list(range(30))
+    assert {Path(path).name.rsplit("_", 2)[0] for path in summary.reports} == {
+        "accuracy_checking_result",
+        "accuracy_checking_details",
+        "api_precision_compare_result",
+        "api_precision_compare_details",
+    }
+    assert all(Path(path).exists() for path in summary.reports)

@@ -1,0 +1,199 @@
+"""One run of a reader: the loop around the engine, what it waits for, and how it ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from spool import Spool, SpoolStats, SpoolUnavailable
+
+from .device import worker_devices
+from .engine import Engine
+from .events import Finished, Listener, Notice, Progress, Started
+from .options import ReaderOptions
+from .results import ResultsFolder
+from .session_tracker import SessionTracker
+from .summary import Summary
+from .views import Views
+from .wake import Waker
+from .workers import Pool
+
+_PROGRESS_SECONDS = 1.0
+# Counting a long queue takes time: at most a twentieth of it.
+_COUNTING_SHARE = 20.0
+_TIDY_SECONDS = 10.0
+_RETRY_SECONDS = 2.0
+_PATIENCE = 0.5
+
+WAITING_FOR_SESSION = "waiting for a training process"
+WAITING_FOR_BUNDLES = "waiting for bundles"
+WAITING_FOR_READERS = "waiting for what other readers have in hand"
+
+
+class Run:
+    """One run of a reader."""
+
+    def __init__(
+        self,
+        spool: Spool,
+        results: ResultsFolder,
+        pool: Pool,
+        options: ReaderOptions,
+        emit: Listener,
+        stop: threading.Event,
+        abort: threading.Event,
+    ) -> None:
+        self._spool = spool
+        self._results = results
+        self._options = options
+        self._emit = emit
+        self._stop = stop
+        self._abort = abort
+        self._summary = Summary(results=str(results.path))
+        for finding in results.found:
+            self._summary.add(finding)
+        if results.resumed:
+            self._summary.checked = sum(finding.verdict != "skip" for finding in results.found)
+        self._engine = Engine(spool, results, pool, self._summary, emit, options.ranks, options.spool.attempts)
+        self._tracker = SessionTracker(options.stale_after, options.ranks)
+        self._views = Views(results.path, options.columns)
+        self._started = self._told = self._tidied = time.monotonic()
+        self._tell_next = self._started + _PROGRESS_SECONDS
+        self._rows_told = self._summary.rows
+        self._quarantined_before = 0
+        devices = worker_devices(options.device, options.workers)
+        workers = 0 if options.workers == 0 else len(devices)
+        emit(Started(spool.url, str(results.path), tuple(dict.fromkeys(devices)), workers, len(results.found)))
+        results.found.clear()
+        if results.damaged:
+            self._notice(f"{results.damaged} damaged lines in {results.path} are passed over")
+
+    def follow(self) -> None:
+        """Until the training is over and everything of it is judged."""
+        self._quarantined_before = self._spool.stats().quarantined
+        self._look_at_history()
+        idle_since: float | None = None
+        waker = Waker(self._spool, self._notice)
+        try:
+            while not self._stop.is_set():
+                try:
+                    busy = self._engine.step(claim=True, patience=_PATIENCE)
+                    waiting = "" if busy else self._what_for()
+                    self._tell(waiting)
+                except SpoolUnavailable as error:
+                    self._wait_for_spool(error)
+                    continue
+                if busy:
+                    waker.busy()
+                    idle_since = None
+                    continue
+                waker.idle()
+                idle_since = idle_since or time.monotonic()
+                if not self._options.follow and self._over(waiting, idle_since):
+                    return
+        finally:
+            waker.close()
+
+    def drain(self) -> None:
+        """Until nothing is ready."""
+        if self._options.retry_failed:
+            self._notice(f"{self._spool.retry_quarantined()} bundles taken out of quarantine")
+        self._quarantined_before = self._spool.stats().quarantined
+        self._tracker.update(self._spool.sessions())
+        while not self._stop.is_set() and self._engine.step(claim=True, patience=_PATIENCE):
+            self._tell("")
+
+    def finish(self) -> Summary:
+        """Settle what is in hand, write the reports, and sum up."""
+        while self._engine.in_hand and not self._abort.is_set():
+            try:
+                self._engine.step(claim=False, patience=_PATIENCE)
+                self._tell("")
+            except SpoolUnavailable as error:
+                self._wait_for_spool(error)
+        self.give_back()
+        summary = self._summary
+        summary.stopped = self._stop.is_set()
+        try:
+            self._spool.tidy()
+            self._tracker.update(self._spool.sessions())
+            summary.quarantine_growth = max(0, self._spool.stats().quarantined - self._quarantined_before)
+        except SpoolUnavailable as error:
+            self._notice(str(error), level="warning")
+        summary.sessions = self._tracker.states
+        summary.seconds = time.monotonic() - self._started
+        summary.reports = self._views.write()
+        self._emit(Finished(summary))
+        return summary
+
+    def give_back(self) -> None:
+        """Return what is claimed and not judged."""
+        try:
+            self._engine.give_back()
+        except SpoolUnavailable as error:
+            # Closing the spool tries again; at worst the next reader's janitor takes the claims back.
+            self._notice(str(error), level="warning")
+
+    def _look_at_history(self) -> None:
+        """A spool that is empty at the start, with sessions that are over, may be waiting for the next training."""
+        if not self._options.await_session:
+            return
+        self._tracker.update(self._spool.sessions())
+        stats = self._spool.stats()
+        if not self._results.resumed and self._ready(stats) == 0 and stats.claimed == 0:
+            over = self._tracker.set_aside_history()
+            if over:
+                self._notice(f"the spool is empty and its {over} sessions are over: waiting for a new one")
+
+    def _what_for(self) -> str:
+        """What an idle reader waits for; empty when there is nothing to wait for."""
+        self._tracker.update(self._spool.sessions())
+        # Sessions first: what a closed session has published is there when its bundles are counted after it.
+        stats = self._spool.stats()
+        if self._ready(stats):
+            return WAITING_FOR_BUNDLES
+        if stats.claimed and self._options.ranks is None:
+            return WAITING_FOR_READERS
+        if not self._tracker.known:
+            return WAITING_FOR_SESSION
+        return "" if self._tracker.all_over else WAITING_FOR_BUNDLES
+
+    def _over(self, waiting: str, idle_since: float) -> bool:
+        if waiting == WAITING_FOR_SESSION and self._summary.checked:
+            # Bundles without a session file: nobody can say that more are to come, nor that none are.
+            return time.monotonic() - idle_since > self._options.stale_after
+        return waiting == ""
+
+    def _ready(self, stats: SpoolStats) -> int:
+        if self._options.ranks is None:
+            return stats.ready
+        return sum(count for rank, count in stats.ready_by_rank.items() if rank in self._options.ranks)
+
+    def _tell(self, waiting: str) -> None:
+        now = time.monotonic()
+        if now < self._tell_next:
+            return
+        rows = self._summary.rows
+        rate = (rows - self._rows_told) / (now - self._told)
+        self._told, self._rows_told = now, rows
+        self._tracker.update(self._spool.sessions())
+        stats = self._spool.stats()
+        self._tell_next = now + max(_PROGRESS_SECONDS, _COUNTING_SHARE * (time.monotonic() - now))
+        sessions = tuple(self._tracker.states)
+        self._emit(
+            Progress(
+                self._summary, self._ready(stats), self._engine.in_hand, stats.quarantined, rate, sessions, waiting
+            )
+        )
+        if now - self._tidied > _TIDY_SECONDS:
+            self._spool.tidy()
+            self._tidied = now
+        self._views.refresh()
+
+    def _wait_for_spool(self, error: SpoolUnavailable) -> None:
+        """A share may be away for a while: nothing is lost by waiting, everything by giving up."""
+        self._notice(f"{error}; trying again", level="warning")
+        (self._abort if self._stop.is_set() else self._stop).wait(_RETRY_SECONDS)
+
+    def _notice(self, text: str, level: str = "info") -> None:
+        self._emit(Notice(level, text))
