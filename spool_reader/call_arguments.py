@@ -8,12 +8,16 @@ from typing import Any
 import torch
 
 from .device import Device
-from .precision import Casts
+from .precision import LOW_PRECISION, Casts
 from .trees import map_leaves
 
 _TAKES_DEVICE_FIRST = frozenset({"to", "type"})
 # Dunders that begin as the augmented ones do and write nothing.
 _NOT_AUGMENTED = frozenset({"__int__", "__index__", "__invert__"})
+
+
+# Their kernels on accelerators read half and write float32, or the reverse; those of the CPU do neither.
+_HALF_TO_FLOAT = frozenset({"_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data"})
 
 
 @dataclass(frozen=True)
@@ -23,11 +27,13 @@ class Arguments:
     Attributes:
         args, kwargs: what the call is given.
         shared: tensors among them that are the bundle's own, each with its version: the run must leave them alone.
+        rewritten: the call is given in another form, whose result has the dtype of its float inputs.
     """
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     shared: list[tuple[torch.Tensor, int]]
+    rewritten: bool = False
 
     def untouched(self) -> bool:
         """Whether the run wrote to nothing of the bundle's."""
@@ -66,6 +72,9 @@ def prepared(
         new_kwargs["device"] = device.torch
     if name in _TAKES_DEVICE_FIRST and len(new_args) > 1 and _names_device(new_args[1]):
         new_args = (new_args[0], device.torch, *new_args[2:])
+    if device.is_cpu and name in _HALF_TO_FLOAT:
+        plain = _without_half_to_float(name, new_args)
+        return Arguments(plain, new_kwargs, shared, rewritten=plain is not new_args)
     return Arguments(new_args, new_kwargs, shared)
 
 
@@ -75,6 +84,17 @@ def may_write(name: str, kwargs: dict[str, Any]) -> bool:
     augmented = name.startswith("__i") and name.endswith("__") and name not in _NOT_AUGMENTED
     outs = kwargs.get("out") is not None or kwargs.get("inplace") is True
     return inplace or augmented or outs or name == "__setitem__"
+
+
+def _without_half_to_float(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same softmax without the step between half and float32 that accelerators fuse into it."""
+    if name.endswith("_backward_data"):
+        grad = args[0]
+        return args if len(args) < 4 or args[3] is grad.dtype else (*args[:3], grad.dtype)
+    if len(args) < 3 or args[2] is not True:
+        return args
+    x = args[0]
+    return (x.float() if x.dtype in LOW_PRECISION else x, args[1], False)
 
 
 def _names_device(value: Any) -> bool:

@@ -12,9 +12,8 @@ from spool import Claim, Spool
 
 from .answers import Died, Judged, Task, Unloadable, Unread
 from .events import Event, Notice, RowWritten
-from .judging import INTERNAL
 from .results import ResultsFolder
-from .rows import Finding
+from .rows import INTERNAL, Finding
 from .summary import Summary
 from .workers import Pool
 

@@ -14,10 +14,9 @@ from .allowlist import Target, resolve
 from .call_verdict import CallVerdict
 from .device import Device
 from .replay import FAILURES, Outcome, Replay
-from .rows import ROW_VERSION, skip_row
+from .rows import INTERNAL, ROW_VERSION, skip_row
 from .trees import equal_bits
 
-INTERNAL = "internal error of spool-check"
 UNSTABLE = "reference: two runs on the same inputs gave different bits"
 
 

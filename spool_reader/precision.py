@@ -94,7 +94,9 @@ def has_narrow_ints(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 def has_low_precision(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a float type is among the arguments for which a CPU may have no kernel."""
+    """Whether a float type for which a CPU may have no kernel is among the arguments, as a tensor's or by itself."""
+    if any(value in LOW_PRECISION for value in (*args, *kwargs.values()) if isinstance(value, torch.dtype)):
+        return True
     return any(tensor.dtype in LOW_PRECISION for tensor in tensors((args, kwargs)))
 
 

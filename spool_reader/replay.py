@@ -201,6 +201,9 @@ class Replay:
         if not given.untouched():
             raise NotReplayable("the call wrote to an argument that its record does not name as written")
         result, mutated = _on_cpu((result, mutated))
+        if given.rewritten and not golden:
+            result = cast_like(result, self.recorded.result)
+            notes = (*notes, "reference: computed in float32 and cast, without a fused change of dtype")
         return Outcome(result, mutated, device.name, notes)
 
 

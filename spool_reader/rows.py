@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 ROW_VERSION = 1
+# How the message of a row begins when judging itself failed.
+INTERNAL = "internal error of spool-check"
 SEVERITY = {"skip": 0, "pass": 1, "known": 2, "warning": 3, "error": 4}
 Key = tuple[str, int, int, int]
 

@@ -13,7 +13,7 @@ from typing import Any
 from spool import SessionRecord
 
 from .results import read_rows
-from .rows import ROW_VERSION, SEVERITY, Finding, finding_of
+from .rows import INTERNAL, ROW_VERSION, SEVERITY, Finding, finding_of
 
 WORST = 10
 
@@ -43,7 +43,8 @@ class SessionState:
 class Summary:
     """Counts over rows; `checked` and `quarantined` are of this run, all else of the whole results folder.
 
-    `quarantine_growth` is by how many bundles the spool's quarantine grew meanwhile, whoever put them there.
+    `quarantine_growth` is by how many bundles the spool's quarantine grew meanwhile, whoever put them there;
+    `internal` counts the skip rows of calls on which this tool itself failed.
     """
 
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -52,6 +53,7 @@ class Summary:
     sessions: list[SessionState] = field(default_factory=list)
     quarantined: list[dict[str, Any]] = field(default_factory=list)
     quarantine_growth: int = 0
+    internal: int = 0
     checked: int = 0
     fenced: int = 0
     seconds: float = 0.0
@@ -66,6 +68,7 @@ class Summary:
         self.verdicts[finding.verdict] += 1
         self.operators.setdefault(finding.operator, Counter())[finding.verdict] += 1
         severity = SEVERITY[finding.verdict]
+        self.internal += severity == 0 and finding.message.startswith(INTERNAL)
         if severity >= SEVERITY["error"]:
             self._note_divergence(finding)
         if severity > 0:
@@ -116,7 +119,7 @@ class Summary:
     @property
     def exit_code(self) -> int:
         """0 all passed, 1 some failed or could not be judged at all, 5 nothing was checked."""
-        if self.failed or self.unjudged:
+        if self.failed or self.unjudged or self.internal:
             return 1
         return 0 if self.checked else 5
 
@@ -125,6 +128,7 @@ class Summary:
         order = sorted(SEVERITY, key=lambda verdict: -SEVERITY[verdict])
         counts = ", ".join(f"{self.verdicts[verdict]} {verdict}" for verdict in order if self.verdicts[verdict])
         more = [f"{self.unjudged} quarantined"] if self.unjudged else []
+        more += [f"{self.internal} internal errors"] if self.internal else []
         more += [f"{self.dropped} dropped"] if self.dropped else []
         more += [f"{len(self.incomplete)} incomplete sessions"] if self.incomplete else []
         word = {0: "PASS", 1: "FAIL", 5: "NOTHING CHECKED"}[self.exit_code]
@@ -142,6 +146,7 @@ class Summary:
             "sessions": [{**asdict(session), "complete": session.complete} for session in self.sessions],
             "quarantined": self.quarantined,
             "quarantine_growth": self.quarantine_growth,
+            "internal": self.internal,
             "dropped": self.dropped,
             "fenced": self.fenced,
             "seconds": round(self.seconds, 3),

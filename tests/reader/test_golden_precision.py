@@ -87,3 +87,30 @@ def test_backward_calls_are_not_autocast_again(row: Callable[..., dict[str, Any]
         context={"autocast": {"npu": "bfloat16", "cpu": "bfloat16"}},
     )  # fmt: skip
     assert found["verdict"] == "pass", found
+
+
+x, grad = torch.linspace(-3, 3, 32).reshape(4, 8), torch.linspace(1, 2, 32).reshape(4, 8)
+soft, log_soft = x.softmax(-1), x.log_softmax(-1)
+HALF_TO_FLOAT = {
+    "softmax of half": ("Aten._softmax.0", (x.half(), -1, True), x.half().float().softmax(-1)),
+    "log_softmax of half": ("Aten._log_softmax.0", (x.half(), -1, True), x.half().float().log_softmax(-1)),
+    "softmax's gradient as half": (
+        "Aten._softmax_backward_data.0",
+        (grad, soft, -1, half),
+        torch.ops.aten._softmax_backward_data(grad, soft, -1, single).half(),
+    ),
+    "log_softmax's gradient as bfloat16": (
+        "Aten._log_softmax_backward_data.0",
+        (grad, log_soft, -1, bfloat),
+        torch.ops.aten._log_softmax_backward_data(grad, log_soft, -1, single).bfloat16(),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", sorted(HALF_TO_FLOAT))
+def test_a_change_of_dtype_that_only_accelerators_fuse(name: str, row: Callable[..., dict[str, Any]]) -> None:
+    api, args, result = HALF_TO_FLOAT[name]
+    found = row(api, args, {}, result, phase="backward")
+    assert found["verdict"] == "pass", found
+    assert found["mode"] == "three-way"
+    assert row(api, args, {}, result * 1.1, phase="backward")["verdict"] == "error"

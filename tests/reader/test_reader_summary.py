@@ -34,6 +34,9 @@ EXIT = {
     "one failed": (summed(finding(0), finding(1, "error")), 1),
     "nothing at all": (summed(), 5),
     "only skips": (summed(finding(0, "skip")), 5),
+    "spool-check itself failed on one": (
+        summed(finding(0), finding(1, "skip", message="internal error of spool-check: KeyError: 'x'")), 1,
+    ),
     "known differences": (summed(finding(0, "known")), 0),
     "one in quarantine": (summed(finding(0), quarantined=[{"rank": 0, "step": 0, "seq": 1, "api": "x", "reason": "y"}]), 1),
     "an incomplete session alone": (summed(finding(0), sessions=[SessionState("s1", 0, "dead", {})]), 0),

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from spool import ConfigError, SpoolUnavailable, open_spool
+from spool_reader.events import Notice
 from spool_reader.watch import reprocess, watch
 
 
@@ -86,3 +87,33 @@ def test_a_wrong_option_is_named(name: str, tmp_path: Path) -> None:
 def test_a_missing_spool_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpoolUnavailable, match="missing-spool"):
         watch(tmp_path / "missing-spool", out=tmp_path / "out", workers=0)
+
+
+def test_a_fault_of_the_judge_costs_one_row_and_is_told(
+    tmp_path: Path, training: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import comparators
+
+    judge = comparators.judge
+
+    def faulty(api: str, *args: Any, **more: Any) -> Any:
+        if api == "Torch.mul.0":
+            raise KeyError("a bug")
+        return judge(api, *args, **more)
+
+    monkeypatch.setattr(comparators, "judge", faulty)
+    writer = training()
+    for api in ("Torch.add.0", "Torch.mul.0", "Torch.add.1"):
+        writer.call(api)
+    writer.close()
+    notices: list[str] = []
+    summary = reprocess(
+        tmp_path / "spool",
+        out=tmp_path / "out",
+        workers=0,
+        on_event=lambda event: notices.append(event.text) if isinstance(event, Notice) else None,
+    )
+    assert summary.verdicts == {"pass": 2, "skip": 1}
+    assert summary.internal == 1
+    assert summary.exit_code == 1
+    assert any("internal error of spool-check: KeyError: 'a bug'" in text for text in notices)
