@@ -6,7 +6,7 @@ import math
 import sys
 from typing import TypeAlias
 
-from .sweep import Sides, Totals, cosine_of
+from .totals import Sides, Totals, cosine_of
 
 Value: TypeAlias = float | int | bool | str | None
 Metrics: TypeAlias = dict[str, Value]

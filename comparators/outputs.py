@@ -22,7 +22,8 @@ from .result import OutputJudgement, worst_of
 from .special import special_fault
 from .standards import Check, Finding, judge_standard
 from .structure import unequal_structure
-from .sweep import Thresholds, Totals, sweep
+from .sweep import sweep
+from .totals import Thresholds, Totals
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,9 @@
 N is the device's output, B the bench. Arithmetic is in float32 where both fit it, in float64 otherwise; every sum is
 in float64, so that the size of a chunk changes no figure beyond rounding in the fifteenth digit. Elements where N, or
 B in N's dtype, is inf or nan are set aside and counted; the remaining ones make the metrics.
+
+In host memory the compiled loops of `native` do it where there is a C compiler; the loops here are for devices, and for
+hosts without one.
 """
 
 from __future__ import annotations
@@ -15,76 +18,11 @@ import torch
 
 from .dtypes import Format
 from .kernels import Array, Kernels, kernels_for
+from .native import library
+from .native_sweep import NativeSweep
+from .totals import Sides, Thresholds, Totals, set_aside
 
 _NARROW = (torch.float16, torch.float32, torch.bfloat16)
-
-
-@dataclass(frozen=True)
-class Thresholds:
-    """What the sweep counts against; see `limits.MEANING`."""
-
-    small_value: float
-    small_value_atol: float
-    benchmark_atol: float
-    rtol: float
-    ulp_threshold: float
-
-
-@dataclass
-class Totals:
-    """What one sweep has added up. `size` counts the remaining elements, `set_aside` those with inf or nan."""
-
-    size: int = 0
-    set_aside: int = 0
-    special_errors: int = 0
-    device_special: int = 0
-    unequal: int = 0
-    above: int = 0
-    below: int = 0
-    within_hundredth: int = 0
-    within_thousandth: int = 0
-    within_ten_thousandth: int = 0
-    small: int = 0
-    small_above_atol: int = 0
-    small_above_benchmark_atol: int = 0
-    normal_above_rtol: int = 0
-    max_abs: float = 0.0
-    max_abs_at: int = 0
-    max_rel: float = 0.0
-    max_rel_at: int = 0
-    max_rel_normal: float = 0.0
-    sum_rel_normal: float = 0.0
-    squares_normal: float = 0.0
-    squares_small: float = 0.0
-    max_ulp: float = 0.0
-    sum_ulp: float = 0.0
-    ulp_above: int = 0
-    bench_largest: float = 0.0
-    device_largest: float = 0.0
-    sides: Sides | None = None
-
-    @property
-    def normal(self) -> int:
-        """Elements that are neither set aside nor small."""
-        return self.size - self.small
-
-
-@dataclass
-class Sides:
-    """Statistics of each side and the relative error against the bench itself, zero included."""
-
-    device_max: float = -math.inf
-    device_min: float = math.inf
-    device_sum: float = 0.0
-    device_squares: float = 0.0
-    bench_max: float = -math.inf
-    bench_min: float = math.inf
-    bench_sum: float = 0.0
-    bench_squares: float = 0.0
-    products: float = 0.0
-    max_relative: float = 0.0
-    relative_below_thousandth: int = 0
-    relative_below_five_thousandths: int = 0
 
 
 def sweep(
@@ -99,18 +37,21 @@ def sweep(
 ) -> Totals:
     """Add up a pair of equally shaped real float tensors on one device; `form` is the format of the judged dtype."""
     n, b = device.reshape(-1), bench.reshape(-1)
-    work = torch.float32 if n.dtype in _NARROW and b.dtype in _NARROW else torch.float64
     if n.dtype.itemsize == 1:
-        n, work = n.to(torch.float32), torch.float32 if b.dtype is not torch.float64 else torch.float64
-        b = b.to(torch.float32) if b.dtype.itemsize == 1 else b
+        n, b = n.to(torch.float32), b.to(torch.float32) if b.dtype.itemsize == 1 else b
+    work = torch.float32 if n.dtype in _NARROW and b.dtype in _NARROW else torch.float64
+    widened = device.dtype if device.dtype is not torch.bfloat16 else torch.float32
+    round_to = None if b.dtype in (widened, device.dtype) else widened
+    compiled = library() if n.device.type == "cpu" else None
+    if compiled is not None:
+        native = NativeSweep(compiled, work, form, eps, thresholds, round_to, sides=sides)
+        return native.run(n, b, chunk)
     kernels = kernels_for(n.device, work, n.numel(), chunk)
-    round_to = device.dtype if device.dtype is not torch.bfloat16 else torch.float32
-    run = _Sweep(kernels, form, eps, thresholds, None if b.dtype in (round_to, device.dtype) else round_to)
+    run = _Sweep(kernels, form, eps, thresholds, round_to)
     run.totals.sides = Sides() if sides else None
-    size = n.numel()
     with np.errstate(all="ignore"):
-        for start in range(0, size, kernels.chunk):
-            run.add(n, b, start, min(start + kernels.chunk, size))
+        for start in range(0, n.numel(), kernels.chunk):
+            run.add(n, b, start, min(start + kernels.chunk, n.numel()))
     return run.totals
 
 
@@ -137,7 +78,8 @@ class _Sweep:
             keep = k.finite(n, b, self.form.largest)
             origin = k.places(keep)
             if len(origin) < stop - start:
-                self._set_aside(n, b, k.places(k.invert(keep)))
+                wrong = k.places(k.invert(keep))
+                set_aside(t, k.take(n, wrong), k.take(b, wrong), self.form, self.eps, self.thresholds.rtol)
                 if len(origin) == 0:
                     return
                 if self.round_to is not None:
@@ -161,19 +103,6 @@ class _Sweep:
     def _index(self, values: Array, start: int, origin: Array | None) -> int:
         place = self.kernels.argmax(values)
         return start + (place if origin is None else int(origin[place]))
-
-    def _set_aside(self, n: Array, b: Array, places: Array) -> None:
-        """Count the elements with inf or nan, and those of them that differ beyond the finite range's ends."""
-        t = self.totals
-        t.set_aside += len(places)
-        device, bench = (torch.as_tensor(self.kernels.take(side, places)).double() for side in (n, b))
-        t.device_special += int((~torch.isfinite(device)).sum())
-        end = self.form.largest if math.isfinite(self.form.largest) else torch.finfo(torch.float64).max
-        clipped = (device.clamp(-end, end) - bench.clamp(-end, end)).abs() / (bench.abs() + self.eps)
-        wrong = ~(clipped <= self.thresholds.rtol) & (device != bench)
-        # inf / inf: both sides were clipped to the same end, or to opposite ones.
-        same = (device.clamp(-end, end) == bench.clamp(-end, end)) | (device.isnan() & bench.isnan())
-        t.special_errors += int((wrong & ~same).sum())
 
     def _signs(self, n: Array, b: Array, rounded: Array | None, flat_b: torch.Tensor, start: int, stop: int) -> None:
         """Error balance against the bench in the device's dtype, and unequal elements."""
@@ -247,11 +176,3 @@ class _Sweep:
         if largest * scale > self.thresholds.ulp_threshold:
             t.ulp_above += k.count_above(steps, self.thresholds.ulp_threshold / scale)
         t.sum_ulp += k.sum(k.double(steps, 2)) * scale
-
-
-def cosine_of(sides: Sides) -> float:
-    """N·B / (|N| |B|), clipped to [-1, 1]; nan where a side has no length."""
-    length = math.sqrt(sides.device_squares) * math.sqrt(sides.bench_squares)
-    if not 0 < length < math.inf:
-        return math.nan
-    return max(-1.0, min(1.0, sides.products / length))

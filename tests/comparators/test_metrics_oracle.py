@@ -14,7 +14,8 @@ from comparators import judge, load_profile
 from comparators.dtypes import FORMATS
 from comparators.kernels import DeviceKernels
 from comparators.metrics import metrics_of, number
-from comparators.sweep import Thresholds, sweep
+from comparators.sweep import sweep
+from comparators.totals import Thresholds
 
 PAIRS = [
     (torch.float32, torch.float32),
