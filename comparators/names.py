@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 BINARY = "binary consistency"
 ABSOLUTE = "absolute threshold"
 ULP = "ULP"
@@ -69,6 +71,7 @@ _MORE = {
 }
 
 
+@functools.lru_cache(maxsize=4096)
 def base_name(api: str) -> str:
     """`matmul` of `Torch.matmul.7`, `linalg.norm` of `Torch.linalg.norm.0`; a bare name is its own."""
     kind, dot, rest = api.partition(".")
@@ -78,12 +81,14 @@ def base_name(api: str) -> str:
     return name if dot and number.isdigit() else rest
 
 
+@functools.lru_cache(maxsize=4096)
 def functional_name(base: str) -> str:
     """The name without its namespace and without the underscore of an in-place form: `add` of `add_`."""
     name = base.rpartition(".")[2]
     return name[:-1] if name.endswith("_") and not name.endswith("__") and len(name) > 1 else name
 
 
+@functools.lru_cache(maxsize=4096)
 def listed_standard(base: str, *, peer_lists_only: bool = False) -> tuple[str, str]:
     """The standard of a base name and the line that says so."""
     for standard, names in _PEER.items():

@@ -143,9 +143,17 @@ def library() -> ctypes.CDLL | None:
     if os.environ.get("SPOOL_CHECK_NATIVE") == "0":
         return None
     try:
-        return ctypes.CDLL(str(_compiled()))
+        loaded = ctypes.CDLL(str(_compiled()))
     except (OSError, subprocess.SubprocessError):
         return None
+    pointer, integer, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
+    for name in ("sweep_float", "sweep_double"):
+        loop, special = getattr(loaded, name), getattr(loaded, f"{name}_special")
+        loop.argtypes = (pointer, pointer, pointer, integer, pointer, ctypes.c_int, pointer, pointer)
+        loop.restype = None
+        special.argtypes = (pointer, pointer, integer, number)
+        special.restype = integer
+    return loaded
 
 
 def _compiled() -> Path:

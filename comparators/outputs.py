@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -78,11 +79,10 @@ def _judge_float(
     limits = call.profile.limits(call.api, form.row)
     three_way = golden is not None and call.standard in THREE_WAY
     bench = golden if golden is not None and three_way else reference
-    blank = replace(blank, bench_dtype=str(bench.dtype).removeprefix("torch."))
     real, real_reference, real_bench = _real(device), _real(reference), _real(bench)
     compared = _Comparison(call.standard, form, device.dtype, limits)
     totals = compared.totals(real, real_bench)
-    metrics = compared.metrics(totals)
+    metrics = {**compared.metrics(totals), "device_special": totals.device_special}
     own: Totals | None = None
     reference_metrics: Metrics | None = None
     if three_way:
@@ -91,8 +91,10 @@ def _judge_float(
     fault = None
     if totals.device_special or (own is not None and own.device_special) or (own is None and totals.set_aside):
         fault = special_fault(real, real_reference)
+    metrics["device_crc32"], metrics["bench_crc32"] = checksum(real), checksum(real_reference)
     judged = replace(
         blank,
+        bench_dtype=str(bench.dtype).removeprefix("torch."),
         metrics=metrics,
         reference_metrics=reference_metrics,
         limits={name: limits[name] for name in _SHOWN[call.standard] if name in limits.values},
@@ -251,6 +253,12 @@ class _Comparison:
             looked=verdict.looked,
             message="; ".join(reasons),
         )
+
+
+def checksum(tensor: torch.Tensor) -> str:
+    """CRC-32 of a tensor's elements in memory order, as eight hex digits."""
+    flat = tensor.reshape(-1)
+    return f"{zlib.crc32(memoryview(flat.view(torch.uint8).cpu().numpy())):08x}"
 
 
 def worst_element(device: torch.Tensor, bench: torch.Tensor, place: int) -> dict[str, Any]:

@@ -86,13 +86,12 @@ def test_chunk_size_changes_no_figure(dtype: torch.dtype, bench_dtype: torch.dty
 
 
 @pytest.mark.parametrize(("dtype", "bench_dtype"), PAIRS)
-def test_device_kernels_agree_with_host_kernels(
-    dtype: torch.dtype, bench_dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_device_kernels_agree(dtype: torch.dtype, bench_dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels for accelerators, run on the CPU."""
     device, bench = _pair(dtype, bench_dtype, 1.0, 20000, 1e-3)
     device[17], bench[20] = math.nan, math.inf
     host = _sweep(device, bench)
+    monkeypatch.setattr("comparators.sweep.library", lambda: None)
     monkeypatch.setattr(
         "comparators.sweep.kernels_for",
         lambda where, work, size, chunk: DeviceKernels(where, work, min(size, 5000)),
@@ -153,3 +152,29 @@ def test_a_larger_error_never_improves_the_verdict(api: str, size: float, factor
         judge(api, (golden + scale * pattern).float(), reference, golden).verdict for scale in (size, size * factor)
     )
     assert severity[large] >= severity[small]
+
+
+@pytest.mark.parametrize(("dtype", "bench_dtype"), PAIRS)
+def test_compiled_and_numpy_loops_agree(
+    dtype: torch.dtype, bench_dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, bench = _pair(dtype, bench_dtype, 1.0, 70000, 1e-3)
+    device[17], bench[20], device[60000], bench[60000] = math.nan, math.inf, -math.inf, -math.inf
+    compiled = _sweep(device, bench)
+    monkeypatch.setattr("comparators.sweep.library", lambda: None)
+    for name, value in _sweep(device, bench).items():
+        if isinstance(value, float) and not math.isnan(value):
+            assert value == pytest.approx(number(compiled, name), rel=1e-12), name
+        elif value is not None and not isinstance(value, float):
+            assert value == compiled[name], name
+
+
+def test_without_a_compiler_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from comparators.native import library
+
+    monkeypatch.setenv("SPOOL_CHECK_NATIVE", "0")
+    assert library.__wrapped__() is None
+    monkeypatch.delenv("SPOOL_CHECK_NATIVE")
+    monkeypatch.setattr("comparators.native.shutil.which", lambda name: None)
+    monkeypatch.setattr("comparators.native._FLAGS", ("-never-built",))
+    assert library.__wrapped__() is None
