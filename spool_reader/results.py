@@ -11,7 +11,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,14 @@ class ResultsFolder:
 
     Attributes:
         path: the folder.
-        found: short forms of the rows that were there at the start; the caller takes them once.
+        found: how many rows were there at the start; each was told to `on_found`.
         damaged: lines of earlier runs that are no rows.
         resumed: the last owner did not come to its end; this run goes on with its work.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_found: Callable[[Finding], None] = lambda finding: None) -> None:
         self.path = path
-        self.found: list[Finding] = []
+        self.found = 0
         self.damaged = 0
         self.resumed = False
         self._seen = SeenKeys()
@@ -53,12 +53,12 @@ class ResultsFolder:
         except OSError as exc:
             raise ResultsError(f"results folder {path} cannot be used: {exc.strerror}; choose one with --out") from exc
         try:
-            self._enter()
+            self._enter(on_found)
         except BaseException:
             self.close()
             raise
 
-    def _enter(self) -> None:
+    def _enter(self, on_found: Callable[[Finding], None]) -> None:
         self.resumed = (self.path / ".owner").exists()
         owner = {"pid": os.getpid(), "host": socket.gethostname()}
         (self.path / ".owner").write_text(json.dumps(owner), encoding="utf-8")
@@ -69,7 +69,8 @@ class ResultsFolder:
                 if finding is None:
                     self.damaged += 1
                 elif self._seen.add(finding.key):
-                    self.found.append(finding)
+                    self.found += 1
+                    on_found(finding)
 
     def commit(self, rows: Sequence[tuple[Finding, bytes]]) -> list[Finding]:
         """Append the rows whose calls have none yet, and make them durable; returns those that were new."""

@@ -37,6 +37,7 @@ class Run:
         self,
         spool: Spool,
         results: ResultsFolder,
+        summary: Summary,
         pool: Pool,
         options: ReaderOptions,
         emit: Listener,
@@ -49,11 +50,10 @@ class Run:
         self._emit = emit
         self._stop = stop
         self._abort = abort
-        self._summary = Summary(results=str(results.path))
-        for finding in results.found:
-            self._summary.add(finding)
+        self._summary = summary
+        summary.results = str(results.path)
         if results.resumed:
-            self._summary.checked = sum(finding.verdict != "skip" for finding in results.found)
+            summary.checked = sum(summary.verdicts.values()) - summary.verdicts["skip"]
         self._engine = Engine(spool, results, pool, self._summary, emit, options.ranks, options.spool.attempts)
         self._tracker = SessionTracker(options.stale_after, options.ranks)
         self._views = Views(results.path, options.columns)
@@ -63,8 +63,7 @@ class Run:
         self._quarantined_before = 0
         devices = worker_devices(options.device, options.workers)
         workers = 0 if options.workers == 0 else len(devices)
-        emit(Started(spool.url, str(results.path), tuple(dict.fromkeys(devices)), workers, len(results.found)))
-        results.found.clear()
+        emit(Started(spool.url, str(results.path), tuple(dict.fromkeys(devices)), workers, results.found))
         if results.damaged:
             self._notice(f"{results.damaged} damaged lines in {results.path} are passed over")
 

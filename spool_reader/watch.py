@@ -81,9 +81,11 @@ def _run(
     own = not isinstance(spool, Spool)
     settings = replace(options.spool, stale_after=options.stale_after)
     opened = open_spool(spool, options=settings) if not isinstance(spool, Spool) else spool
+    summary = Summary()
+    stop, abort = stop or threading.Event(), abort or threading.Event()
     try:
-        with ResultsFolder(options.out) as results, _pool(opened, options) as pool:
-            run = Run(opened, results, pool, options, emit, stop or threading.Event(), abort or threading.Event())
+        with ResultsFolder(options.out, summary.add) as results, _pool(opened, options) as pool:
+            run = Run(opened, results, summary, pool, options, emit, stop, abort)
             try:
                 yield run
             except BaseException:

@@ -14,7 +14,7 @@ from processes import environment
 
 from spool import ResultsError
 from spool_reader.results import ResultsFolder, read_rows
-from spool_reader.rows import encode_row, finding_of, skip_row
+from spool_reader.rows import Finding, encode_row, finding_of, skip_row
 from spool_reader.seen_keys import SeenKeys
 
 
@@ -44,7 +44,7 @@ def test_a_call_gets_one_row_whatever_happens(tmp_path: Path) -> None:
         assert results.commit([line(1)]) == []
         assert len(results.commit([line(1, step=1), line(1, session="s2"), line(1, rank=1)])) == 3
     with ResultsFolder(tmp_path) as again:
-        assert len(again.found) == 5
+        assert again.found == 5
         assert again.commit([line(0), line(1)]) == []
     assert len(seqs(tmp_path)) == 5
 
@@ -63,8 +63,9 @@ def test_what_a_crash_left_half_written_is_cut(name: str, tmp_path: Path) -> Non
     tail, left = TORN[name]
     path = tmp_path / "results-rank0.jsonl"
     path.write_bytes(line(0)[1] + line(1)[1] + tail)
-    with ResultsFolder(tmp_path) as results:
-        assert [finding.seq for finding in results.found] == left
+    found: list[Finding] = []
+    with ResultsFolder(tmp_path, found.append) as results:
+        assert [finding.seq for finding in found] == left
         assert results.damaged == 0
         results.commit([line(9)])
     assert seqs(tmp_path) == [*left, 9]
@@ -91,8 +92,9 @@ DAMAGED = {
 @pytest.mark.parametrize("name", sorted(DAMAGED))
 def test_a_damaged_line_is_counted_and_passed_over(name: str, tmp_path: Path) -> None:
     (tmp_path / "results-rank0.jsonl").write_bytes(line(0)[1] + DAMAGED[name] + line(1)[1])
-    with ResultsFolder(tmp_path) as results:
-        assert [finding.seq for finding in results.found] == [0, 1]
+    found: list[Finding] = []
+    with ResultsFolder(tmp_path, found.append) as results:
+        assert [finding.seq for finding in found] == [0, 1]
         assert results.damaged == 1
     assert seqs(tmp_path) == [0, 1]
 
