@@ -50,7 +50,7 @@ class Room:
 
     def enter(self, rank: int, size: int) -> bool:
         """Count `size` bytes as published if there is room, by the policy; False: the bundle is to be dropped."""
-        why = self._why_not(rank, size)
+        why = self.why_not(rank, size)
         if why is None:
             if self._warned:
                 self._warned = False
@@ -69,14 +69,15 @@ class Room:
         while (left := deadline - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             started = time.monotonic()
-            why = self._why_not(rank, size)
+            why = self.why_not(rank, size)
             if why is None:
                 return True
             pause = max(min(2 * pause, _PAUSES[1]), _COUNT_SHARE * (time.monotonic() - started))
         log.warning("%s; waited %g s, the call is dropped", why, options.block_timeout)
         return False
 
-    def _why_not(self, rank: int, size: int) -> str | None:
+    def why_not(self, rank: int, size: int) -> str | None:
+        """Count `size` bytes as published if there is room; else why there is none."""
         with self._lock:
             estimate = self._ranks.get(rank)
             if estimate is None:
