@@ -131,6 +131,7 @@ class Summary:
         more += [f"{self.internal} internal errors"] if self.internal else []
         more += [f"{self.dropped} dropped"] if self.dropped else []
         more += [f"{len(self.incomplete)} incomplete sessions"] if self.incomplete else []
+        more += ["stopped before the end"] if self.stopped else []
         word = {0: "PASS", 1: "FAIL", 5: "NOTHING CHECKED"}[self.exit_code]
         return f"RESULT {word}: {', '.join([counts or 'no rows', *more])}"
 
