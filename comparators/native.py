@@ -38,7 +38,7 @@ int64_t NAME##_special(const T *n, const T *b, int64_t size, double largest_) { 
 } \
 void NAME(const T *n, const T *b, const T *r, int64_t size, const double *p, int sides, int64_t *c, double *f) { \
     const T eps = (T)p[0], sv = (T)p[1], satol = (T)p[2], batol = (T)p[3], rtol = (T)p[4]; \
-    const double ulp_limit = p[5]; \
+    const double ulp_limit = p[5], half_ulp = p[7]; \
     const T smallest = (T)p[6]; \
     const T h2 = (T)1e-2, h3 = (T)1e-3, h4 = (T)1e-4, h5 = (T)5e-3; \
     T err[BLOCK], rel[BLOCK], mag[BLOCK]; \
@@ -71,8 +71,8 @@ void NAME(const T *n, const T *b, const T *r, int64_t size, const double *p, int
             double e = err[i], e2 = e * e, kept = mag[i] <= sv ? 0.0 : e2; \
             sq += kept; ss += e2 - kept; sr += (double)rel[i]; \
         } \
-        double su = 0, mu = 0; int64_t ua = 0; \
-        REDUCE(omp simd reduction(max:mu) reduction(+:su,ua)) \
+        double su = 0, mu = 0; int64_t ua = 0, far = 0; \
+        REDUCE(omp simd reduction(max:mu) reduction(+:su,ua,far)) \
         for (int i = 0; i < len; i++) { \
             U bits; T unit; \
             memcpy(&bits, &mag[i], sizeof bits); \
@@ -85,9 +85,10 @@ void NAME(const T *n, const T *b, const T *r, int64_t size, const double *p, int
             memcpy(&inverse, &bits, sizeof inverse); \
             double u = (double)err[i] * (double)inverse; \
             su += u; mu = u > mu ? u : mu; ua += u > ulp_limit; \
+            far += (u > half_ulp) & (err[i] >= h3 * (mag[i] + eps)); \
         } \
         c[0] += above; c[1] += below; c[2] += unequal; c[3] += k2; c[4] += k3; c[5] += k4; \
-        c[6] += small; c[7] += sa; c[8] += ba; c[9] += over; c[10] += ua; \
+        c[6] += small; c[7] += sa; c[8] += ba; c[9] += over; c[10] += ua; c[16] += far; \
         if ((double)me > f[0]) { \
             f[0] = me; int i = 0; while (err[i] != me) i++; c[11] = at + i; \
         } \
@@ -134,7 +135,7 @@ _FLAGS = (
     "-shared",
     "-fPIC",
 )
-COUNTS, FIGURES = 16, 19
+COUNTS, FIGURES = 17, 19
 
 
 @functools.cache

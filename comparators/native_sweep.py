@@ -21,7 +21,8 @@ _START = [0.0] * 9 + [-math.inf, math.inf, -math.inf, math.inf] + [0.0] * 6
 @functools.lru_cache(maxsize=256)
 def _parameters(form: Format, eps: float, t: Thresholds) -> ctypes.Array[ctypes.c_double]:
     values = (eps, t.small_value, t.small_value_atol, t.benchmark_atol, t.rtol)
-    return (ctypes.c_double * 7)(*values, t.ulp_threshold * 2.0**-form.mantissa, 2.0**form.emin)
+    unit = 2.0**-form.mantissa
+    return (ctypes.c_double * 8)(*values, t.ulp_threshold * unit, 2.0**form.emin, unit / 2)
 
 
 class NativeSweep:
@@ -53,10 +54,10 @@ class NativeSweep:
         size = n.numel()
         direct = n.dtype is self._work and b.dtype is self._work and self._round_to is None
         step = max(1, chunk or (size if direct else _CHUNK))
-        self._buffers = [torch.empty(min(step, size), dtype=self._work) for _ in range(0 if direct else 3)]
         if step >= size:
             self._add_part(n, b, 0)
         else:
+            self._buffers = [torch.empty(step, dtype=self._work) for _ in range(0 if direct else 3)]
             for start in range(0, size, step):
                 stop = min(start + step, size)
                 self._add_part(n[start:stop], b[start:stop], start)
@@ -69,7 +70,9 @@ class NativeSweep:
         self._add(self._load(n, 0), bench, rounded, start)
 
     def _load(self, part: torch.Tensor, slot: int) -> torch.Tensor:
-        return part if part.dtype is self._work else self._buffers[slot][: part.numel()].copy_(part)
+        if not self._buffers or part.dtype is self._work:
+            return part.to(self._work)
+        return self._buffers[slot][: part.numel()].copy_(part)
 
     def _add(self, n: torch.Tensor, b: torch.Tensor, rounded: torch.Tensor, start: int) -> None:
         origin: torch.Tensor | None = None
@@ -106,6 +109,7 @@ class NativeSweep:
         t.above, t.below, t.unequal = c[0:3]
         t.within_hundredth, t.within_thousandth, t.within_ten_thousandth = c[3:6]
         t.small, t.small_above_atol, t.small_above_benchmark_atol, t.normal_above_rtol, t.ulp_above = c[6:11]
+        t.beyond_rounding = c[16]
         t.max_abs, t.max_rel, t.max_rel_normal, t.bench_largest = f[0:4]
         t.max_ulp, t.sum_ulp = f[4] * scale, f[8] * scale
         t.squares_normal, t.squares_small, t.sum_rel_normal = f[5:8]

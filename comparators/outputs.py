@@ -80,7 +80,7 @@ def _judge_float(
     three_way = golden is not None and call.standard in THREE_WAY
     bench = golden if golden is not None and three_way else reference
     real, real_reference, real_bench = _real(device), _real(reference), _real(bench)
-    compared = _Comparison(call.standard, form, device.dtype, limits)
+    compared = Comparison(call.standard, form, device.dtype, limits)
     totals = compared.totals(real, real_bench)
     metrics = {**compared.metrics(totals), "device_special": totals.device_special}
     own: Totals | None = None
@@ -150,7 +150,7 @@ class _Verdict:
 
 
 @dataclass(frozen=True)
-class _Comparison:
+class Comparison:
     """How one output is compared: its standard, number format and limits."""
 
     standard: str
@@ -181,6 +181,9 @@ class _Comparison:
 
     def verdict(self, metrics: Metrics, reference: Metrics | None, totals: Totals, own: Totals | None) -> _Verdict:
         status, reason, looked = ladder(metrics, self.dtype, self.limits)
+        if status == "warning" and own is not None and totals.beyond_rounding < 1e-3 * totals.size:
+            # A golden value rounded to half precision is up to 2^-9 off; that is the dtype, not the device.
+            status, reason = "pass", ""
         finding = judge_standard(self.standard, metrics, reference, self.limits)
         yardstick = self.limits["outlier_ulp"] * self._ulp_at(totals.bench_largest)
         allowed = self.limits["outlier_factor"] * max(own.max_abs if own is not None else 0.0, yardstick)
@@ -258,7 +261,7 @@ class _Comparison:
 def checksum(tensor: torch.Tensor) -> str:
     """CRC-32 of a tensor's elements in memory order, as eight hex digits."""
     flat = tensor.reshape(-1)
-    return f"{zlib.crc32(memoryview(flat.view(torch.uint8).cpu().numpy())):08x}"
+    return f"{zlib.crc32(flat.view(torch.uint8).cpu().numpy().data):08x}"
 
 
 def worst_element(device: torch.Tensor, bench: torch.Tensor, place: int) -> dict[str, Any]:

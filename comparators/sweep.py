@@ -176,3 +176,11 @@ class _Sweep:
         if largest * scale > self.thresholds.ulp_threshold:
             t.ulp_above += k.count_above(steps, self.thresholds.ulp_threshold / scale)
         t.sum_ulp += k.sum(k.double(steps, 2)) * scale
+        if largest > 0.5 / scale:
+            reach = k.add_scalar(magnitude, self.eps, 6) * _like(magnitude, 1e-3)
+            t.beyond_rounding += int(((steps > 0.5 / scale) & (error >= reach)).sum())
+
+
+def _like(array: Array, value: float) -> Array:
+    """A number in an array's own precision."""
+    return array.dtype.type(value) if isinstance(array, np.ndarray) else value

@@ -24,7 +24,10 @@ class Thresholds:
 
 @dataclass
 class Totals:
-    """What one sweep has added up. `size` counts the remaining elements, `set_aside` those with inf or nan."""
+    """What one sweep has added up. `size` counts the remaining elements, `set_aside` those with inf or nan.
+
+    `beyond_rounding` counts elements not within a thousandth that half a ULP does not explain either.
+    """
 
     size: int = 0
     set_aside: int = 0
@@ -36,6 +39,7 @@ class Totals:
     within_hundredth: int = 0
     within_thousandth: int = 0
     within_ten_thousandth: int = 0
+    beyond_rounding: int = 0
     small: int = 0
     small_above_atol: int = 0
     small_above_benchmark_atol: int = 0
