@@ -19,16 +19,24 @@ def open_spool(
     create: bool = False,
     consumer: str | None = None,
     options: SpoolOptions | None = None,
+    tls_path: str | None = None,
 ) -> Spool:
     """Open the spool that `url` names; `create` makes the last folder of a path if its parent exists.
 
+    `tls_path` is for `tcp://`: the folder of the certificates, None the current folder, an empty string plain TCP.
     Raises SpoolUnavailable for a folder that is missing or cannot be used, ConfigError for a url of another kind.
     """
     text = os.fspath(url)
     if text == "memory:":
         return MemorySpool(options)
+    if text.startswith("tcp://"):
+        from .lan.sender import SocketSpool
+
+        return SocketSpool(text, tls_path=tls_path, options=options)
     if "://" in text:
-        raise ConfigError(f"{text!r}: no spool can be opened there; give a directory such as /nfs/xxx/data")
+        raise ConfigError(
+            f"{text!r}: no spool can be opened there; give a directory such as /nfs/xxx/data, or tcp://HOST:PORT"
+        )
     if not text:
         raise ConfigError("the spool is an empty name; give a directory such as /nfs/xxx/data")
     root = Path(text)

@@ -173,7 +173,9 @@ def parse_hello(body: bytes) -> SessionInfo:
         )
     session, rank, started = value.get("session"), value.get("rank"), value.get("started")
     if not isinstance(session, str) or not is_session(session):
-        raise ProtocolError(f"HELLO with session {str(session)[:_TEXT]!r}: letters, digits, '.', '_' and '-' are allowed")
+        raise ProtocolError(
+            f"HELLO with session {str(session)[:_TEXT]!r}: letters, digits, '.', '_' and '-' are allowed"
+        )
     if type(rank) is not int or not 0 <= rank < _MOST:
         raise ProtocolError(f"HELLO with rank {str(rank)[:_TEXT]}; it must be an integer from 0 to {_MOST - 1}")
     if isinstance(started, bool) or not isinstance(started, int | float) or not math.isfinite(started):
@@ -193,7 +195,12 @@ def parse_welcome(body: bytes) -> Welcome:
     """What the receiver knows of the session."""
     value = _object(Kind.WELCOME, body)
     landed, closed, most = value.get("landed"), value.get("closed"), value.get("max_bundle")
-    if value.get("protocol") != PROTOCOL or type(landed) is not int or not isinstance(closed, bool) or type(most) is not int:
+    if (
+        value.get("protocol") != PROTOCOL
+        or type(landed) is not int
+        or not isinstance(closed, bool)
+        or type(most) is not int
+    ):
         raise ProtocolError(f"WELCOME of another protocol than {PROTOCOL}, or without landed, closed or max_bundle")
     return Welcome(landed, closed, most)
 
@@ -239,7 +246,7 @@ def parse_close(body: bytes) -> tuple[str, dict[str, int]]:
     """How the session ended, and its last counts."""
     value = _object(Kind.CLOSE, body)
     state = value.get("state")
-    if state not in ("closed", "failed"):
+    if not isinstance(state, str) or state not in ("closed", "failed"):
         raise ProtocolError(f"CLOSE with state {str(state)[:_TEXT]!r}; it must be closed or failed")
     return state, _counts(Kind.CLOSE, value)
 

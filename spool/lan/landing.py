@@ -15,12 +15,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from .. import files
+from ..errors import SpoolUnavailable
 from ..interface import SessionInfo
 from ..names import BundleName, Place
 from ..options import SpoolOptions
+from ..room import full
 from .frames import BundleHead
 
 FOLDER = "lan"
@@ -28,24 +31,41 @@ _STATE = re.compile(rb"(\d{20}) (\d{20}) (open|shut) (-|[0-9a-f]{64})\n")
 _TRIES = 5
 
 
-class Landing:
-    """Where one session's bundles land. Not for several threads at once. Everything here raises OSError."""
+@contextlib.contextmanager
+def _translated(place: str | Path) -> Iterator[None]:
+    """The border where errors of the disk become ours; those of the network stay what they are."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in files.FULL:
+            raise full(error, place) from error
+        raise SpoolUnavailable(f"{place}: the receiver cannot write there: {error.strerror}; is it mounted?") from error
 
-    def __init__(self, root: Path, info: SessionInfo, tag: str, options: SpoolOptions, peer: str | None) -> None:
-        self._root, self._rank, self._tag, self._mode = root, info.rank, tag, options.mode
+
+class Landing:
+    """Where one session's bundles land. Not for several threads at once. Raises SpoolError.
+
+    `tag` goes into the names of the session's bundles, as its record says.
+    """
+
+    def __init__(self, root: Path, info: SessionInfo, options: SpoolOptions, peer: str | None) -> None:
+        self.tag = ""
+        self._root, self._rank, self._mode = root, info.rank, options.mode
         self._folder_mode = files.folder_mode(options.mode)
         self._sync = options.fsync == "bundle" or (options.fsync == "auto" and files.is_network(root))
-        files.make_folder(root / FOLDER, 0o700)
         self._base = f"rank{info.rank}.{info.session}"
         self._state = root / FOLDER / f"{self._base}.state"
         self.closed = False
         self.peer = peer or "-"
-        self.landed = self._recover()
-        self._fd = os.open(self._state, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = -1
         try:
-            self._record(self.landed, self.landed)
+            with _translated(self._state):
+                files.make_folder(root / FOLDER, 0o700)
+                self.landed = self._recover()
+                self._fd = os.open(self._state, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._record(self.landed, self.landed)
         except BaseException:
-            os.close(self._fd)
+            self.close()
             raise
 
     def _recover(self) -> int:
@@ -58,7 +78,6 @@ class Landing:
                 waits = any(self._number_of(name) == number for name in parts)
                 landed = previous if waits else number
                 self.closed, self.peer = match[3] == b"shut", match[4].decode()
-        # RACE: none with another receiver: one address has one listener, and two on one spool is refused by nobody else.
         for name in parts:
             files.unlink(self._root / FOLDER / name)
         return landed
@@ -78,18 +97,19 @@ class Landing:
 
     def reveal(self, part: Part, head: BundleHead, api: str) -> None:
         """Make a finished part a bundle of the spool, and count it as landed."""
-        name = str(BundleName(head.seq, api, tag=self._tag))
+        name = str(BundleName(head.seq, api, tag=self.tag))
         place = Place(self._rank, head.step, name)
         folder = f"{self._root}/rank{self._rank}/step{head.step}"
-        self._record(self.landed, head.number)
-        part.keep = True
-        try:
-            self._move(part.path, folder, f"{self._root}/{place.ready}")
-        except BaseException:
-            # Before the part may go: without it the state would say that the bundle has landed.
-            self._record(self.landed, self.landed)
-            part.keep = False
-            raise
+        with _translated(self._root):
+            self._record(self.landed, head.number)
+            part.keep = True
+            try:
+                self._move(part.path, folder, f"{self._root}/{place.ready}")
+            except BaseException:
+                # Before the part may go: without it the state would say that the bundle has landed.
+                self._record(self.landed, self.landed)
+                part.keep = False
+                raise
         self.landed = head.number
 
     def _move(self, part: str, folder: str, target: str) -> None:
@@ -107,7 +127,8 @@ class Landing:
     def shut(self) -> None:
         """Record that the session is closed: a sender that comes back only to hear so must not open it again."""
         self.closed = True
-        self._record(self.landed, self.landed)
+        with _translated(self._state):
+            self._record(self.landed, self.landed)
 
     def close(self) -> None:
         """Let go of the state file."""
@@ -122,26 +143,26 @@ class Part:
     def __init__(self, path: str, mode: int, sync: bool) -> None:
         self.path, self._sync = path, sync
         self.keep = False
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
+        with _translated(path):
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            # Whatever the umask; a number that was just opened takes it.
             os.fchmod(self._fd, mode)
-        except BaseException:
-            self.__exit__()
-            raise
 
     def write(self, data: memoryview) -> None:
         """Append bytes."""
-        while data:
-            data = data[os.write(self._fd, data) :]
+        with _translated(self.path):
+            while data:
+                data = data[os.write(self._fd, data) :]
 
     def finish(self) -> None:
         """Sync by policy and close; on a network file system a full disk shows only here."""
-        try:
-            if self._sync:
-                os.fsync(self._fd)
-        finally:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
+        with _translated(self.path):
+            try:
+                if self._sync:
+                    os.fsync(self._fd)
+            finally:
+                fd, self._fd = self._fd, -1
+                os.close(fd)
 
     def __enter__(self) -> Part:
         return self

@@ -20,7 +20,7 @@ class ReceiverLimits:
     handshake: float = 10.0
     idle: float = 60.0
     least_rate: int = 16 * 1024
-    lost_after: float = 120.0
+    lost_after: float = 60.0
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,11 @@ def allow_any_purpose() -> bool:
     try:
         # The library that the ssl module itself is bound to: its symbols are found through it.
         crypto = ctypes.CDLL(_ssl.__file__)
-        new, name, purpose = crypto.X509_VERIFY_PARAM_new, crypto.X509_VERIFY_PARAM_set1_name, crypto.X509_VERIFY_PARAM_set_purpose
+        new, name, purpose = (
+            crypto.X509_VERIFY_PARAM_new,
+            crypto.X509_VERIFY_PARAM_set1_name,
+            crypto.X509_VERIFY_PARAM_set_purpose,
+        )
         trust, add = crypto.X509_VERIFY_PARAM_set_trust, crypto.X509_VERIFY_PARAM_add0_table
     except (AttributeError, OSError):
         log.warning("client certificates need the usage clientAuth or none here: this Python hides openssl's functions")

@@ -84,7 +84,9 @@ class _Files:
             context.load_cert_chain(self.certificate, self.key, self.passphrase.ask(self.key))
         except ssl.SSLError as error:
             if "KEY_VALUES_MISMATCH" in str(error):
-                why = f"it does not belong to {self.certificate.name}; put the key and the certificate of one pair there"
+                why = (
+                    f"it does not belong to {self.certificate.name}; put the key and the certificate of one pair there"
+                )
             elif self.passphrase.asked:
                 why = f"it cannot be read with the passphrase from {self.passphrase.asked}; give the right one"
             else:
@@ -96,7 +98,11 @@ class _Files:
 def _checked(role: str, given: str | None, passphrase: Passphrase | None) -> _Files:
     folder = Path("." if given is None else given).absolute()
     files = _Files(
-        folder / f"{role}.key", folder / f"{role}.crt", folder / "ca.crt", folder / "crl.pem", passphrase or Passphrase()
+        folder / f"{role}.key",
+        folder / f"{role}.crt",
+        folder / "ca.crt",
+        folder / "crl.pem",
+        passphrase or Passphrase(),
     )
     for path in (files.key, files.certificate, files.ca):
         _check_file(path, given)
@@ -142,7 +148,24 @@ def _rehearse(files: _Files, *, own_is_server: bool) -> int:
             except ssl.SSLCertVerificationError as error:
                 return error.verify_code
             except ssl.SSLError as error:
-                raise ConfigError(f"{files.certificate}: it cannot be used for TLS: {error}; issue a new one") from error
+                raise ConfigError(
+                    f"{files.certificate}: it cannot be used for TLS: {error}; issue a new one"
+                ) from error
         if not waiting:
             return 0
     raise ConfigError(f"{files.certificate}: it cannot be used for TLS: no handshake; issue a new one")
+
+
+def explain(error: ssl.SSLError) -> str:
+    """What a failed handshake means, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    reason = error.reason or str(error)
+    known = {
+        "HTTP_REQUEST": "it speaks HTTP",
+        "WRONG_VERSION_NUMBER": "it does not speak TLS; tls_path must be set, or empty, on both sides",
+        "UNSUPPORTED_PROTOCOL": "it speaks TLS older than 1.2",
+        "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it shows no certificate",
+        "UNEXPECTED_EOF_WHILE_READING": "it closed the connection",
+    }
+    return known.get(reason, reason)
