@@ -12,10 +12,10 @@ from spool import Claim, Spool
 
 from .answers import Died, Judged, Task, Unloadable, Unread
 from .events import Event, Notice, RowWritten
+from .pool import Pool
 from .results import ResultsFolder
 from .rows import INTERNAL, Finding
 from .summary import Summary
-from .workers import Pool
 
 _GROUP_SECONDS = 0.2
 _GROUP_ROWS = 512
@@ -85,6 +85,7 @@ class Engine:
         group, self._group = self._group, []
         group.sort(key=lambda done: done.judged.finding.key[1:])
         new = self._results.commit([(done.judged.finding, done.judged.line) for done in group])
+        self._summary.repeated += len(group) - len(new)
         self._finished.extend(done.claim for done in group)
         lines = {done.judged.finding.key: done.judged.line for done in group}
         for finding in new:

@@ -11,12 +11,12 @@ from .device import worker_devices
 from .engine import Engine
 from .events import Finished, Listener, Notice, Progress, Started
 from .options import ReaderOptions
+from .pool import Pool
 from .results import ResultsFolder
 from .session_tracker import SessionTracker
 from .summary import Summary
 from .views import Views
 from .wake import Waker
-from .workers import Pool
 
 _PROGRESS_SECONDS = 1.0
 # Counting a long queue takes time: at most a twentieth of it.

@@ -44,7 +44,8 @@ class Summary:
     """Counts over rows; `checked` and `quarantined` are of this run, all else of the whole results folder.
 
     `quarantine_growth` is by how many bundles the spool's quarantine grew meanwhile, whoever put them there;
-    `internal` counts the skip rows of calls on which this tool itself failed.
+    `internal` counts the skip rows of calls on which this tool itself failed, `repeated` bundles whose call had its row
+    already, such as after a crash between row and deletion.
     """
 
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -56,6 +57,7 @@ class Summary:
     internal: int = 0
     checked: int = 0
     fenced: int = 0
+    repeated: int = 0
     seconds: float = 0.0
     stopped: bool = False
     results: str = ""
@@ -150,6 +152,7 @@ class Summary:
             "internal": self.internal,
             "dropped": self.dropped,
             "fenced": self.fenced,
+            "repeated": self.repeated,
             "seconds": round(self.seconds, 3),
             "stopped": self.stopped,
             "exit_code": self.exit_code,

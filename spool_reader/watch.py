@@ -15,10 +15,11 @@ from .device import worker_devices
 from .events import Listener
 from .judging import JudgeOptions, load_profile
 from .options import ReaderOptions
+from .pool import InProcess, Pool
 from .results import ResultsFolder
 from .run import Run
 from .summary import Summary
-from .workers import InProcess, Pool, WorkerPool
+from .workers import WorkerPool
 
 
 def watch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import signal
 import time
 import warnings
 from ctypes import c_longlong
@@ -25,8 +24,6 @@ _SEND_AFTER = 0.2
 
 def work(connection: Connection[Any, Any], current: c_longlong, device_name: str, options: JudgeOptions) -> None:
     """Judge until the parent closes the connection. `current` holds the ticket of the bundle in hand."""
-    # Ctrl-C reaches the whole process group; the parent decides when its workers end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads or 1)
     try:

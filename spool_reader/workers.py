@@ -8,83 +8,28 @@ error of the environment and costs no bundle anything.
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import time
-import warnings
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import c_longlong
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from spool import SpoolError
 
-from .answers import Answer, Died, Task, answer
-from .device import open_device
-from .judging import Judge, JudgeOptions
+from .answers import Answer, Died, Task
+from .judging import JudgeOptions
+from .pool import BATCH_SECONDS, LARGEST_BATCH
 from .worker_main import IDLE, work
 
-_BATCH_SECONDS = 0.1
-_LARGEST_BATCH = 64
 _START_SECONDS = 300.0
 _START_FAILURES = 3
-
-
-class Pool(Protocol):
-    """What judges tasks: processes, or this very process."""
-
-    @property
-    def room(self) -> int:
-        """How many more tasks keep it busy."""
-
-    @property
-    def in_hand(self) -> int:
-        """Tasks without an answer."""
-
-    def submit(self, tasks: Iterable[Task]) -> None:
-        """Take tasks."""
-
-    def collect(self, timeout: float) -> list[Answer]:
-        """Answers that have come, waiting for the first of them."""
-
-    def close(self) -> None:
-        """End at once; tasks in hand get no answer."""
-
-
-class InProcess:
-    """Judges in this process, a little at a time; a call that kills its process kills the reader."""
-
-    def __init__(self, device_name: str, options: JudgeOptions) -> None:
-        self._judge = Judge(open_device(device_name), options)
-        self._options = options
-        self._tasks: deque[Task] = deque()
-
-    @property
-    def room(self) -> int:
-        return _LARGEST_BATCH - len(self._tasks)
-
-    @property
-    def in_hand(self) -> int:
-        return len(self._tasks)
-
-    def submit(self, tasks: Iterable[Task]) -> None:
-        self._tasks.extend(tasks)
-
-    def collect(self, timeout: float) -> list[Answer]:
-        answers: list[Answer] = []
-        end = time.monotonic() + _BATCH_SECONDS
-        with warnings.catch_warnings():
-            # What a recorded call is warned about was said in the training already.
-            warnings.simplefilter("ignore")
-            while self._tasks and time.monotonic() < end:
-                answers.append(answer(self._tasks.popleft(), self._judge, self._options.save_errors))
-        return answers
-
-    def close(self) -> None:
-        self._tasks.clear()
 
 
 @dataclass
@@ -97,7 +42,6 @@ class _Worker:
     current: c_longlong
     ready: bool = False
     held: dict[int, Task] = field(default_factory=dict)
-    batches: int = 0
     pace: float = 0.02
     seen: tuple[int, float] = (IDLE, 0.0)
     asked: float = 0.0
@@ -170,7 +114,8 @@ class WorkerPool:
         process = self._context.Process(
             target=work, args=(theirs, current, device, self._options), name=f"spool-check worker {device}", daemon=True
         )
-        process.start()
+        with _requests_held():
+            process.start()
         theirs.close()
         return _Worker(device, process, ours, current, asked=time.monotonic())
 
@@ -248,9 +193,19 @@ class WorkerPool:
                     break
 
 
+@contextmanager
+def _requests_held() -> Iterator[None]:
+    """A process started in here never sees Ctrl-C or SIGTERM, which reach the whole group: its parent decides its end."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _batch_size(worker: _Worker) -> int:
     """As many as take about a tenth of a second, so that stopping and sharing stay quick."""
-    return max(1, min(_LARGEST_BATCH, int(_BATCH_SECONDS / max(worker.pace, 1e-6))))
+    return max(1, min(LARGEST_BATCH, int(BATCH_SECONDS / max(worker.pace, 1e-6))))
 
 
 def _cause(code: int | None) -> str:

@@ -117,3 +117,16 @@ def test_a_fault_of_the_judge_costs_one_row_and_is_told(
     assert summary.internal == 1
     assert summary.exit_code == 1
     assert any("internal error of spool-check: KeyError: 'a bug'" in text for text in notices)
+
+
+def test_a_call_that_has_its_row_already_gets_no_second_one(tmp_path: Path, bundle: Any) -> None:
+    x = torch.ones(2)
+    for _ in range(2):
+        with open_spool("memory:") as spool:
+            for seq in range(4):
+                spool.publish(bundle("Torch.add.0", (x, x), {}, x + x, seq=seq))
+            summary = reprocess(spool, out=tmp_path / "out", workers=0)
+            assert spool.stats().ready == spool.stats().claimed == 0
+    assert summary.repeated == 4
+    assert summary.rows == 4
+    assert len((tmp_path / "out" / "results-rank0.jsonl").read_text().splitlines()) == 4

@@ -14,7 +14,9 @@ import pytest
 import torch
 from processes import left_in, rows_of
 
-from spool import SpoolError
+from spool import SpoolError, dump_bundle
+from spool.memory import BytesSource
+from spool_reader.answers import Task
 from spool_reader.events import Notice
 from spool_reader.judging import JudgeOptions
 from spool_reader.watch import reprocess
@@ -107,6 +109,28 @@ def test_workers_that_die_at_the_start_cost_no_bundle_anything(
     with pytest.raises(SpoolError, match=r"status 3 .*3 times"):
         reprocess(tmp_path / "spool", out=tmp_path / "out", workers=1, imports=["deadly_import"])
     assert left_in(tmp_path / "spool") == ["rank0/step0/00000000.Torch.add.0.safetensors"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_does_not_end_a_worker(number: signal.Signals, bundle: Any) -> None:
+    """Not even while it starts."""
+    pool = WorkerPool(["cpu"], JudgeOptions())
+    try:
+        for pause in (0.0, 0.5, 0.5):
+            time.sleep(pause)
+            os.kill(pool.pids[0], number)
+        [pid] = pool.pids
+        data = dump_bundle(bundle("Torch.add.0", (torch.ones(2), 1), {}, torch.ones(2) + 1))
+        pool.submit([Task(1, BytesSource(data), (0, 0, 0))])
+        answers: list[Any] = []
+        end = time.monotonic() + 60
+        while not answers and time.monotonic() < end:
+            answers = pool.collect(0.1)
+            os.kill(pid, number)
+        assert [item.finding.verdict for item in answers] == ["pass"]
+        assert pool.pids == [pid]
+    finally:
+        pool.close()
 
 
 def test_workers_end_with_their_parent() -> None:
