@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import zlib
 from collections.abc import Mapping
@@ -159,21 +160,10 @@ class Comparison:
     limits: Limits
 
     def totals(self, device: torch.Tensor, bench: torch.Tensor, *, sides: bool = True) -> Totals:
-        limits = self.limits
-        if self.standard == ACCUMULATIVE:
-            bound = limits["accumulative_bound"]
-            thresholds = Thresholds(limits["accumulative_small_value"], bound, bound, bound, limits["ulp_threshold"])
-        else:
-            thresholds = Thresholds(
-                limits["small_value"],
-                limits["small_value_atol"],
-                limits["benchmark_atol"],
-                limits["rtol"],
-                limits["ulp_threshold"],
-            )
         eps = self.form.eps
         if self.form.row == "float16" or self.form.row == "float32":
             eps = torch.finfo(bench.dtype).eps
+        thresholds = _thresholds(self.limits, self.standard == ACCUMULATIVE)
         return sweep(device, bench, self.form, eps, thresholds, sides=sides)
 
     def metrics(self, totals: Totals) -> Metrics:
@@ -258,10 +248,19 @@ class Comparison:
         )
 
 
+@functools.lru_cache(maxsize=1024)
+def _thresholds(limits: Limits, accumulative: bool) -> Thresholds:
+    if accumulative:
+        bound = limits["accumulative_bound"]
+        return Thresholds(limits["accumulative_small_value"], bound, bound, bound, limits["ulp_threshold"])
+    names = ("small_value", "small_value_atol", "benchmark_atol", "rtol", "ulp_threshold")
+    return Thresholds(*(limits[name] for name in names))
+
+
 def checksum(tensor: torch.Tensor) -> str:
     """CRC-32 of a tensor's elements in memory order, as eight hex digits."""
-    flat = tensor.reshape(-1)
-    return f"{zlib.crc32(flat.view(torch.uint8).cpu().numpy().data):08x}"
+    values = tensor.contiguous().reshape(-1).view(torch.uint8)
+    return f"{zlib.crc32((values if values.device.type == 'cpu' else values.cpu()).numpy().data):08x}"
 
 
 def worst_element(device: torch.Tensor, bench: torch.Tensor, place: int) -> dict[str, Any]:

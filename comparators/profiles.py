@@ -52,9 +52,9 @@ class Layer:
         yield f"{self.source}: everything", self.everything
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Limits:
-    """The limits of one API and dtype, and the line that each comes from."""
+    """The limits of one API and dtype, and the line that each comes from; one object for each, so it is its own key."""
 
     values: Mapping[str, float]
     lines: Mapping[str, str]
