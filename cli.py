@@ -103,6 +103,13 @@ def _judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def _lan_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a reader that listens on a socket."""
+    tls = click.option("--tls-path", help="Folder with server.key, server.crt, ca.crt; '' for plain TCP.  [default: .]")
+    landing = click.option("--spool-dir", type=click.Path(path_type=Path), help="Where bundles from a socket land.")
+    return tls(landing(command))
+
+
 def _given(**values: Any) -> dict[str, Any]:
     """Only the options that were given; the rest keeps the library's defaults."""
     return {name: value for name, value in values.items() if value is not None}
@@ -114,8 +121,10 @@ def _print_json(item: Any) -> None:
 
 def _run(judge: Callable[..., Any], url: str, as_json: bool, /, **options: Any) -> int:
     """Run `watch` or `reprocess` with a view that fits the output; returns the exit code."""
+    from spool import SpoolOptions
     from spool_reader.events import Event, Finished, RowWritten
     from spool_reader.interrupts import stop_requests
+    from spool_reader.listening import place_to_watch
     from spool_reader.terminal import TerminalView
 
     view = TerminalView(sys.stderr, results=sys.stderr if as_json else sys.stdout)
@@ -127,9 +136,16 @@ def _run(judge: Callable[..., Any], url: str, as_json: bool, /, **options: Any) 
         if as_json and isinstance(event, Finished):
             _print_json({"v": 1, "summary": event.summary.to_json()})
 
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
     options.setdefault("out", Path("spool-check-results"))
-    with stop_requests(lambda text: click.echo(text, err=True)) as (stop, abort):
-        summary = judge(url, on_event=on_event, stop=stop, abort=abort, **options)
+    lan = {name: options.pop(name, None) for name in ("spool_dir", "tls_path")}
+    with (
+        stop_requests(say) as (stop, abort),
+        place_to_watch(url, **lan, options=options.get("spool") or SpoolOptions(), say=say) as place,
+    ):
+        summary = judge(place, on_event=on_event, stop=stop, abort=abort, **options)
     return int(summary.exit_code)
 
 
@@ -138,9 +154,13 @@ def _run(judge: Callable[..., Any], url: str, as_json: bool, /, **options: Any) 
 @_judging_options
 @click.option("--follow", is_flag=True, help="Keep on when every session has ended.")
 @click.option("--stale-after", type=click.FloatRange(min=0, min_open=True), help="Seconds without a sign of life.")
+@_lan_options
 @click.pass_context
 def watch(ctx: click.Context, /, spool: str, as_json: bool, **options: Any) -> None:
-    """Judge bundles as they land in SPOOL; ends when every session is closed and the spool is empty."""
+    """Judge bundles as they land in SPOOL, a directory or tcp://HOST:PORT to listen on.
+
+    Ends when every session is closed and the spool is empty.
+    """
     from spool_reader.watch import watch as run
 
     ctx.exit(_run(run, spool, as_json, **_given(**options)))
@@ -166,6 +186,7 @@ def reprocess(ctx: click.Context, /, spool: str, as_json: bool, dry_run: bool, *
 @main.command("run-ut")
 @click.option("-config", "--config", "config", required=True, type=click.Path(path_type=Path), help="config.json")
 @_judging_options
+@_lan_options
 @click.pass_context
 def run_ut(ctx: click.Context, /, config: Path, as_json: bool, **options: Any) -> None:
     """Watch or listen as the judging side's config.json says; options given here win over the file."""
@@ -250,6 +271,20 @@ def purge(spool: str, dry_run: bool, stale_after: float | None, as_json: bool) -
         _print_json(asdict(done))
     else:
         click.echo("\n".join(purge_lines(done)))
+
+
+@main.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--days", type=click.IntRange(1, 3650), default=180, show_default=True, help="How long they are valid.")
+@click.option("--encrypt", is_flag=True, help="Encrypt the keys; the passphrase is asked for.")
+@click.option("--force", is_flag=True, help="Overwrite what is there.")
+def certs(folder: Path, days: int, encrypt: bool, force: bool) -> None:
+    """Make a CA, a server and a client certificate in FOLDER, for trials of LAN mode with TLS."""
+    from spool.lan.certs import make_certificates
+
+    passphrase = click.prompt("Passphrase", hide_input=True, confirmation_prompt=True) if encrypt else None
+    for path in make_certificates(folder, days=days, passphrase=passphrase, force=force):
+        click.echo(str(path))
 
 
 @main.command()

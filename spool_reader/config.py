@@ -76,6 +76,7 @@ class ReaderSettings:
             "ranks": self.ranks,
             "white_list": self.white_list,
             "black_list": self.black_list,
+            "tls_path": self.tls_path,
             "spool": self.options,
             "stale_after": self.options.stale_after,
             **self.given,

@@ -90,7 +90,8 @@ def read_settings(path: str | os.PathLike[str]) -> WriterSettings:
 
 def settings_of(spool: str | os.PathLike[str], keywords: Mapping[str, Any]) -> WriterSettings:
     """Settings from keywords, checked by the same rules as those of a file."""
-    keys = {"rank": _TOP_KEYS["rank"], "step": _TOP_KEYS["step"], **_FILTER_KEYS, **_SPOOL_KEYS}
+    own_keys = {"rank": _TOP_KEYS["rank"], "step": _TOP_KEYS["step"], "tls_path": _TENSOR_KEYS["tls_path"]}
+    keys = {**own_keys, **_FILTER_KEYS, **_SPOOL_KEYS}
     given = {name: list(v) if isinstance(v, range | tuple) else v for name, v in keywords.items() if v is not None}
     checked = validate(given, keys, "PrecisionDebugger(…)")
     own = {name: checked.pop(name) for name in _SPOOL_KEYS}

@@ -89,7 +89,7 @@ class PrecisionDebugger:
     def _open(self) -> None:
         settings = self._settings
         assert settings.url is not None
-        spool = open_spool(settings.url, create=True, options=settings.options)
+        spool = open_spool(settings.url, create=True, options=settings.options, tls_path=settings.tls_path)
         session = new_session()
         info = SessionInfo(session, self._rank, socket.gethostname(), self._pid, __version__, time.time())
         self._spool = spool
