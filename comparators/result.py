@@ -87,7 +87,7 @@ class OutputJudgement:
         if self.message:
             lines.append(f"  {self.message}")
         for check in self.checks:
-            sign = "ok" if check.passed else "FAILS"
+            sign = "ok" if check.passed else "FAILS" if self.standard_status == "error" else "not met, another is"
             lines.append(f"  {check.metric} = {check.value:.6g} (limit {check.limit:.6g}) {sign}")
         if self.worst is not None and self.verdict != "pass":
             device, bench = self.worst["device"], self.worst["reference"]

@@ -20,7 +20,7 @@ from .dtypes import Format
 from .kernels import Array, Kernels, kernels_for
 from .native import library
 from .native_sweep import NativeSweep
-from .totals import Sides, Thresholds, Totals, set_aside
+from .totals import Sides, Thresholds, Totals, scaled_cosine, set_aside
 
 _NARROW = (torch.float16, torch.float32, torch.bfloat16)
 
@@ -45,14 +45,21 @@ def sweep(
     compiled = library() if n.device.type == "cpu" else None
     if compiled is not None:
         native = NativeSweep(compiled, work, form, eps, thresholds, round_to, sides=sides)
-        return native.run(n, b, chunk)
+        return _with_cosine(native.run(n, b, chunk), n, b)
     kernels = kernels_for(n.device, work, n.numel(), chunk)
     run = _Sweep(kernels, form, eps, thresholds, round_to)
     run.totals.sides = Sides() if sides else None
     with np.errstate(all="ignore"):
         for start in range(0, n.numel(), kernels.chunk):
             run.add(n, b, start, min(start + kernels.chunk, n.numel()))
-    return run.totals
+    return _with_cosine(run.totals, n, b)
+
+
+def _with_cosine(totals: Totals, n: torch.Tensor, b: torch.Tensor) -> Totals:
+    s = totals.sides
+    if s is not None and totals.size and not math.isfinite(s.device_squares + s.bench_squares):
+        s.cosine = scaled_cosine(n, b)
+    return totals
 
 
 @dataclass

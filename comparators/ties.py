@@ -68,6 +68,9 @@ def ties_explain(
     dim = kwargs.get("dim", rule.default_dim)
     if "dim" not in kwargs and rule.dim_place is not None and len(args) > rule.dim_place:
         dim = args[rule.dim_place]
+        if isinstance(dim, bool) and len(args) > rule.dim_place + 1:
+            # The aten form `sort(self, stable, dim, descending)`.
+            dim = args[rule.dim_place + 1]
     if dim is None:
         if name not in ("argmax", "argmin"):
             return None

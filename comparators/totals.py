@@ -78,6 +78,7 @@ class Sides:
     bench_sum: float = 0.0
     bench_squares: float = 0.0
     products: float = 0.0
+    cosine: float | None = None
     max_relative: float = 0.0
     relative_below_thousandth: int = 0
     relative_below_five_thousandths: int = 0
@@ -97,7 +98,17 @@ def set_aside(totals: Totals, n: Any, b: Any, form: Format, eps: float, rtol: fl
 
 def cosine_of(sides: Sides) -> float:
     """N·B / (|N| |B|), clipped to [-1, 1]; nan where a side has no length."""
+    if sides.cosine is not None:
+        return sides.cosine
     length = math.sqrt(sides.device_squares) * math.sqrt(sides.bench_squares)
     if not 0 < length < math.inf:
         return math.nan
     return max(-1.0, min(1.0, sides.products / length))
+
+
+def scaled_cosine(n: torch.Tensor, b: torch.Tensor) -> float:
+    """The cosine of float64 sides whose squares overflow: each divided by a number of its own size."""
+    both = torch.isfinite(n) & torch.isfinite(b)
+    device, bench = (side.double()[both] for side in (n, b))
+    device, bench = device / device.abs().max(), bench / bench.abs().max()
+    return max(-1.0, min(1.0, float(device @ bench / (device.norm() * bench.norm()))))
