@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from processes import ROOT, environment, left_in, rows_of
+from processes import ROOT, environment, free_port, left_in, rows_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"(?:<!-- test: (?P<how>[\w-]+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
@@ -49,12 +49,13 @@ def test_commands_and_snippets_run_in_order(tmp_path: Path) -> None:
         text = config.read_text(encoding="utf-8").replace("/nfs/xxx/data", str(spool))
         (tmp_path / config.name).write_text(text, encoding="utf-8")
 
+    port = free_port()
     waiting: list[subprocess.Popen[str]] = []
     try:
         for number, (language, text, how) in enumerate(blocks()):
             if language == "json" or any(line.startswith(SET_UP) for line in text.splitlines()):
                 continue
-            text = text.replace("/nfs/xxx/data", str(spool))
+            text = text.replace("/nfs/xxx/data", str(spool)).replace(":59208", f":{port}")
             if language == "python":
                 path = tmp_path / f"snippet{number}.py"
                 path.write_text(text, encoding="utf-8")
@@ -82,4 +83,5 @@ def test_commands_and_snippets_run_in_order(tmp_path: Path) -> None:
             process.communicate()
     assert not waiting
     assert rows_of(tmp_path / "results")
+    assert rows_of(tmp_path / "lan-results")
     assert left_in(spool) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -34,3 +35,10 @@ def left_in(spool: Path) -> list[str]:
 
 def key_of(row: dict[str, Any]) -> tuple[str, int, int, int]:
     return row["session"], row["rank"], row["step"], row["seq"]
+
+
+def free_port() -> int:
+    """A port of this host that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
