@@ -5,7 +5,8 @@
 One thread. Every figure of a row is measured in the same run on the same data. `sweep` is one pair with all columns,
 `judge` the whole verdict (three-way standards sweep twice), `read` the sum of both tensors. The peer runs in its own
 environment (`make peer`), where there is one, and compares the same pairs: device and reference, or in three-way
-standards both with golden; it computes the columns of the one standard, `judge` all. Extra memory is the peak above the inputs, as a multiple of their size.
+standards both with golden; it computes the columns of the one standard, `judge` all. Extra memory is the peak above the
+inputs, as a multiple of their size.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ sys.path.insert(0, str(ROOT))
 
 from comparators import judge, load_profile  # noqa: E402
 from comparators.dtypes import FORMATS  # noqa: E402
+from comparators.float_outputs import Comparison  # noqa: E402
 from comparators.native import library  # noqa: E402
-from comparators.outputs import Comparison  # noqa: E402
 
 SIZES = (10**4, 10**6, 10**7)
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -8,6 +8,7 @@ from pathlib import Path
 from .limits import DTYPE_ROWS, MEANING
 from .names import ABSOLUTE, ACCUMULATIVE, BENCHMARK, BINARY, STANDARDS, THOUSANDTH, THREE_WAY, ULP
 from .profiles import Profile, load_profile
+from .standards import LIMITS_OF
 
 PASSES_IFF = {
     BINARY: "no element differs",
@@ -16,24 +17,6 @@ PASSES_IFF = {
     THOUSANDTH: "at least this share of the elements is within 0.001 of the reference",
     ACCUMULATIVE: "as the absolute standard with the accumulative bound, and the errors balance",
     BENCHMARK: "the device's errors against golden, over the reference device's, stay within the ratios",
-}
-LIMITS_OF = {
-    BINARY: (),
-    ABSOLUTE: ("small_value", "small_value_atol", "rtol"),
-    ULP: ("ulp_threshold", "ulp_mean", "ulp_share", "ulp_share_ratio", "min_err", "outlier_factor", "outlier_ulp"),
-    THOUSANDTH: ("thousandth_share", "outlier_factor", "outlier_ulp"),
-    ACCUMULATIVE: ("accumulative_small_value", "accumulative_bound", "eb_limit"),
-    BENCHMARK: (
-        "small_value",
-        "benchmark_atol",
-        "min_err",
-        "small_value_ratio",
-        "rmse_ratio",
-        "max_rel_ratio",
-        "mean_rel_ratio",
-        "outlier_factor",
-        "outlier_ulp",
-    ),
 }
 _LADDER = ("cosine", "max_abs_err")
 

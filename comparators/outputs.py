@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from .dtypes import Format, kind, real_format
+from .dtypes import kind, real_format
 from .exact import judge_exact
-from .ladder import ladder
-from .metrics import Metrics, metrics_of
-from .names import ABSOLUTE, ACCUMULATIVE, BENCHMARK, BINARY, THOUSANDTH, THREE_WAY, ULP
-from .noise import NOISIER, SINGLE_GOLDEN, TWO_WAY, reference_noise, relieved
+from .float_outputs import judge_float
+from .names import BINARY
 from .peer_arithmetic import judge_as_peer
-from .profiles import Limits, Profile
+from .profiles import Profile
 from .random_ops import dropout_fault, dropout_rate
-from .result import OutputJudgement, worst_of
-from .special import special_fault
-from .standards import Check, Finding, judge_standard
+from .result import OutputJudgement, failed
 from .structure import unequal_structure
-from .sweep import sweep
-from .totals import Thresholds, Totals
 
 
 @dataclass(frozen=True)
@@ -44,7 +35,7 @@ def judge_output(call: Call, index: int, path: str, device: Any, reference: Any,
     """Judge one output against the reference's and, where there is one, the golden one."""
     fault = unequal_structure(device, reference)
     if fault:
-        return _error(_blank(call, index, path, device, reference), fault)
+        return failed(_blank(call, index, path, device, reference), fault)
     if not isinstance(device, torch.Tensor):
         return judge_exact(_blank(call, index, path, device, reference), device, reference)
     device, reference = _plain(device), _plain(reference).to(device.device)
@@ -53,11 +44,11 @@ def judge_output(call: Call, index: int, path: str, device: Any, reference: Any,
         golden = None
     blank = _blank(call, index, path, device, reference)
     if kind(device.dtype) != kind(reference.dtype):
-        return _error(blank, f"dtype: {blank.dtype} against {blank.bench_dtype}")
+        return failed(blank, f"dtype: {blank.dtype} against {blank.bench_dtype}")
     if call.profile.peer_arithmetic:
         return judge_as_peer(call.api, call.profile, blank, device, reference, golden)
     if device.dtype != reference.dtype:
-        return _error(blank, f"dtype: {blank.dtype} against {blank.bench_dtype}")
+        return failed(blank, f"dtype: {blank.dtype} against {blank.bench_dtype}")
     if device.numel() == 0:
         return replace(blank, message="nothing to compare: no elements")
     rate = dropout_rate(call.api, call.args, call.kwargs)
@@ -66,210 +57,8 @@ def judge_output(call: Call, index: int, path: str, device: Any, reference: Any,
     form = real_format(device.dtype)
     if form is None:
         return judge_exact(blank, device, reference, call.api, call.args, call.kwargs)
-    return _judge_float(call, blank, form, device, reference, golden)
-
-
-def _judge_float(
-    call: Call,
-    blank: OutputJudgement,
-    form: Format,
-    device: torch.Tensor,
-    reference: torch.Tensor,
-    golden: torch.Tensor | None,
-) -> OutputJudgement:
     limits = call.profile.limits(call.api, form.row)
-    three_way = golden is not None and call.standard in THREE_WAY
-    bench = golden if golden is not None and three_way else reference
-    real, real_reference, real_bench = _real(device), _real(reference), _real(bench)
-    compared = Comparison(call.standard, form, device.dtype, limits)
-    totals = compared.totals(real, real_bench)
-    metrics = {**compared.metrics(totals), "device_special": totals.device_special}
-    own: Totals | None = None
-    reference_metrics: Metrics | None = None
-    if three_way:
-        own = compared.totals(real_reference, real_bench, sides=False)
-        reference_metrics = compared.metrics(own)
-    fault = None
-    if totals.device_special or (own is not None and own.device_special) or (own is None and totals.set_aside):
-        fault = special_fault(real, real_reference)
-    metrics["device_crc32"], metrics["bench_crc32"] = checksum(real), checksum(real_reference)
-    judged = replace(
-        blank,
-        bench_dtype=str(bench.dtype).removeprefix("torch."),
-        metrics=metrics,
-        reference_metrics=reference_metrics,
-        limits={name: limits[name] for name in _SHOWN[call.standard] if name in limits.values},
-    )
-    if fault is not None:
-        worst = {
-            "index": _unravel(fault.place, real.shape),
-            "device": fault.device,
-            "reference": fault.reference,
-        }
-        return replace(_error(judged, str(fault)), worst=worst, ratio=math.inf)
-    if totals.size == 0:
-        return replace(judged, verdict="pass", status="pass", standard_status="pass", message="special values agree")
-    verdict = compared.verdict(metrics, reference_metrics, totals, own)
-    noted = ""
-    if verdict.failed and call.standard in _RELIEVED:
-        clean, count = compared.without_noise(real, real_reference, real_bench, totals, own)
-        if count:
-            again = compared.totals(clean, real_bench)
-            second = compared.verdict(compared.metrics(again), reference_metrics, again, own)
-            if second.severity < verdict.severity:
-                verdict = second
-                noted = f"{count} elements within rounding noise were left out"
-    return compared.finish(judged, verdict, totals, real, real_bench, noted)
-
-
-def _as_noisy(totals: Totals, own: Totals) -> bool:
-    """Whether the device's errors are, as a whole, of the reference's size: only then can noise explain single ones."""
-    ours = totals.squares_normal + totals.squares_small
-    return ours <= NOISIER**2 * (own.squares_normal + own.squares_small)
-
-
-@dataclass(frozen=True)
-class _Verdict:
-    status: str
-    reason: str
-    looked: tuple[str, ...]
-    finding: Finding
-    outlier: Check
-
-    @property
-    def failed(self) -> list[str]:
-        """What did not pass."""
-        words = [] if self.status == "pass" else ["ladder"]
-        words += [] if self.finding.status == "pass" else ["standard"]
-        return words + ([] if self.outlier.passed else ["outlier"])
-
-    @property
-    def severity(self) -> tuple[int, int]:
-        """Errors, then warnings."""
-        errors = (self.status == "error") + (self.finding.status == "error") + (not self.outlier.passed)
-        return errors, int(self.status == "warning")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How one output is compared: its standard, number format and limits."""
-
-    standard: str
-    form: Format
-    dtype: torch.dtype
-    limits: Limits
-
-    def totals(self, device: torch.Tensor, bench: torch.Tensor, *, sides: bool = True) -> Totals:
-        eps = self.form.eps
-        if self.form.row == "float16" or self.form.row == "float32":
-            eps = torch.finfo(bench.dtype).eps
-        thresholds = _thresholds(self.limits, self.standard == ACCUMULATIVE)
-        return sweep(device, bench, self.form, eps, thresholds, sides=sides)
-
-    def metrics(self, totals: Totals) -> Metrics:
-        return {**metrics_of(totals), "rmse_scale": max(1.0, totals.bench_largest)}
-
-    def verdict(self, metrics: Metrics, reference: Metrics | None, totals: Totals, own: Totals | None) -> _Verdict:
-        status, reason, looked = ladder(metrics, self.dtype, self.limits)
-        if status == "warning" and own is not None and totals.beyond_rounding < 1e-3 * totals.size:
-            # A golden value rounded to half precision is up to 2^-9 off; that is the dtype, not the device.
-            status, reason = "pass", ""
-        finding = judge_standard(self.standard, metrics, reference, self.limits)
-        yardstick = self.limits["outlier_ulp"] * self._ulp_at(totals.bench_largest)
-        allowed = self.limits["outlier_factor"] * max(own.max_abs if own is not None else 0.0, yardstick)
-        outlier = Check("max_abs_err", totals.max_abs, allowed, totals.max_abs <= allowed, totals.max_abs / allowed)
-        return _Verdict(status, reason, looked, finding, outlier)
-
-    def _ulp_at(self, magnitude: float) -> float:
-        exponent = math.frexp(magnitude)[1] - 1 if magnitude > 0 else self.form.emin
-        return 2.0 ** (max(exponent, self.form.emin) - self.form.mantissa)
-
-    def without_noise(
-        self,
-        device: torch.Tensor,
-        reference: torch.Tensor,
-        bench: torch.Tensor,
-        totals: Totals,
-        own: Totals | None,
-    ) -> tuple[torch.Tensor, int]:
-        """The device's output without errors that rounding noise explains, and how many those are."""
-        inside = self.limits["internal_ulp"] * self._ulp_at(totals.bench_largest)
-        if own is None:
-            # Two-way: both sides are rounded, and without golden nothing tells the noise of the reference.
-            noise = TWO_WAY * totals.bench_largest if self.standard == THOUSANDTH else 0.0
-            return relieved(device, bench, self.form, max(noise, inside), 1.0)
-        if bench.dtype is torch.float32:
-            inside = max(inside, SINGLE_GOLDEN * totals.bench_largest)
-        if _as_noisy(totals, own):
-            by_size = reference_noise(reference, bench, self.form).clamp_min(inside)
-            return relieved(device, bench, self.form, by_size, 0.5)
-        return relieved(device, bench, self.form, inside, 0.5) if inside else (device, 0)
-
-    def finish(
-        self,
-        judged: OutputJudgement,
-        verdict: _Verdict,
-        totals: Totals,
-        device: torch.Tensor,
-        bench: torch.Tensor,
-        noted: str,
-    ) -> OutputJudgement:
-        """The judgement with its words, its worst element and the limits that would have passed."""
-        standard_status = "error" if not verdict.outlier.passed else verdict.finding.status
-        reasons = [verdict.finding.message] if verdict.finding.message else []
-        if verdict.status != "pass":
-            reasons.insert(0, f"ladder: {verdict.reason}")
-        if not verdict.outlier.passed:
-            reasons.append(
-                f"outlier: max abs error {totals.max_abs:.6g} exceeds {verdict.outlier.limit:.6g}, "
-                f"{self.limits['outlier_factor']:g} times what rounding explains"
-            )
-        if noted:
-            reasons.append(noted)
-        checks = (*verdict.finding.checks, verdict.outlier)
-        ratios = [check.ratio for check in checks if check.ratio is not None]
-        overall = worst_of([verdict.status, standard_status])
-        place = totals.max_rel_at if self.standard == ABSOLUTE else totals.max_abs_at
-        would = None
-        if overall != "pass":
-            would = {check.metric: check.value for check in checks if not check.passed}
-            would |= {"atol": totals.max_abs, "rtol": totals.max_rel}
-        return replace(
-            judged,
-            verdict=overall,
-            status=verdict.status,
-            standard_status=standard_status,
-            checks=checks,
-            ratio=max(ratios, default=None),
-            worst=worst_element(device, bench, place),
-            would_pass=would,
-            looked=verdict.looked,
-            message="; ".join(reasons),
-        )
-
-
-@functools.lru_cache(maxsize=1024)
-def _thresholds(limits: Limits, accumulative: bool) -> Thresholds:
-    if accumulative:
-        bound = limits["accumulative_bound"]
-        return Thresholds(limits["accumulative_small_value"], bound, bound, bound, limits["ulp_threshold"])
-    names = ("small_value", "small_value_atol", "benchmark_atol", "rtol", "ulp_threshold")
-    return Thresholds(*(limits[name] for name in names))
-
-
-def checksum(tensor: torch.Tensor) -> str:
-    """CRC-32 of a tensor's elements in memory order, as eight hex digits."""
-    values = tensor.contiguous().reshape(-1).view(torch.uint8)
-    return f"{zlib.crc32((values if values.device.type == 'cpu' else values.cpu()).numpy().data):08x}"
-
-
-def worst_element(device: torch.Tensor, bench: torch.Tensor, place: int) -> dict[str, Any]:
-    """Index of an element by its place in the flattened output, and both values there."""
-    return {
-        "index": _unravel(place, device.shape),
-        "device": float(device.reshape(-1)[place]),
-        "reference": float(bench.reshape(-1)[place]),
-    }
+    return judge_float(call.standard, limits, blank, form, device, reference, golden)
 
 
 def _judge_dropout(call: Call, blank: OutputJudgement, device: torch.Tensor, rate: float) -> OutputJudgement:
@@ -278,17 +67,9 @@ def _judge_dropout(call: Call, blank: OutputJudgement, device: torch.Tensor, rat
         return replace(blank, message="random: the mask of a dropout")
     fault = dropout_fault(call.api, device, source.to(device.device), rate)
     if fault is not None:
-        return _error(blank, f"dropout: {fault}")
+        return failed(blank, f"dropout: {fault}")
     words = f"dropout with p = {rate:g}: survivors are scaled rightly, zeros within chance"
     return replace(blank, verdict="pass", status="pass", standard_status="pass", message=words)
-
-
-def _unravel(place: int, shape: torch.Size) -> list[int]:
-    found: list[int] = []
-    for size in reversed(shape):
-        found.append(place % size)
-        place //= size
-    return found[::-1]
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
@@ -297,10 +78,6 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     return tensor if tensor.layout is torch.strided else tensor.to_dense()
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _blank(call: Call, index: int, path: str, device: Any, reference: Any) -> OutputJudgement:
@@ -316,26 +93,3 @@ def _dtype(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return str(value.dtype).removeprefix("torch.")
     return "" if value is None else type(value).__name__
-
-
-def _error(judged: OutputJudgement, message: str) -> OutputJudgement:
-    return replace(judged, verdict="error", status="error", standard_status="error", message=message, ratio=math.inf)
-
-
-_RELIEVED = (*THREE_WAY, THOUSANDTH)
-_SHOWN: Mapping[str, tuple[str, ...]] = {
-    BINARY: (),
-    ABSOLUTE: ("small_value", "small_value_atol", "rtol"),
-    THOUSANDTH: ("thousandth_share",),
-    ACCUMULATIVE: ("accumulative_bound", "accumulative_small_value", "eb_limit"),
-    ULP: ("ulp_threshold", "ulp_mean", "ulp_share", "ulp_share_ratio", "min_err"),
-    BENCHMARK: (
-        "small_value",
-        "benchmark_atol",
-        "min_err",
-        "small_value_ratio",
-        "rmse_ratio",
-        "max_rel_ratio",
-        "mean_rel_ratio",
-    ),
-}

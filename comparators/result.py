@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .metrics import Metrics
@@ -96,6 +96,11 @@ class OutputJudgement:
             allowed = ", ".join(f"{name} {value:.6g}" for name, value in self.would_pass.items())
             lines.append(f"  would have passed with: {allowed}")
         return "\n".join(lines)
+
+
+def failed(judged: OutputJudgement, message: str) -> OutputJudgement:
+    """The judgement as an error that no metric decided."""
+    return replace(judged, verdict="error", status="error", standard_status="error", message=message, ratio=math.inf)
 
 
 @dataclass(frozen=True)

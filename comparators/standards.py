@@ -166,3 +166,23 @@ _JUDGES: dict[str, Callable[[Metrics, Metrics, Limits], Finding]] = {
     ULP: _ulp,
     BENCHMARK: _benchmark,
 }
+
+# The limits that each standard is judged by.
+LIMITS_OF: dict[str, tuple[str, ...]] = {
+    BINARY: (),
+    ABSOLUTE: ("small_value", "small_value_atol", "rtol"),
+    ULP: ("ulp_threshold", "ulp_mean", "ulp_share", "ulp_share_ratio", "min_err", "outlier_factor", "outlier_ulp"),
+    THOUSANDTH: ("thousandth_share", "outlier_factor", "outlier_ulp"),
+    ACCUMULATIVE: ("accumulative_small_value", "accumulative_bound", "eb_limit"),
+    BENCHMARK: (
+        "small_value",
+        "benchmark_atol",
+        "min_err",
+        "small_value_ratio",
+        "rmse_ratio",
+        "max_rel_ratio",
+        "mean_rel_ratio",
+        "outlier_factor",
+        "outlier_ulp",
+    ),
+}
