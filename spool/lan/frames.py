@@ -166,9 +166,9 @@ def parse_hello(body: bytes) -> SessionInfo:
     value = _object(Kind.HELLO, body)
     protocol = value.get("protocol")
     if protocol != PROTOCOL:
-        version = str(value.get("version"))[:_TEXT]
+        theirs = str(value.get("version"))[:_TEXT]
         raise ProtocolError(
-            f"HELLO speaks protocol {str(protocol)[:_TEXT]} (spool-check {version}), this side speaks {PROTOCOL}; "
+            f"HELLO speaks protocol {str(protocol)[:_TEXT]} (spool-check {theirs}), this side speaks {PROTOCOL}; "
             "use the same version of spool-check on both hosts"
         )
     session, rank, started = value.get("session"), value.get("rank"), value.get("started")

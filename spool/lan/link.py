@@ -155,6 +155,11 @@ class Link(threading.Thread):
             if kind is not Kind.WELCOME:
                 raise ProtocolError(f"is {kind.name} where WELCOME belongs")
             welcome = frames.parse_welcome(body)
+        except (ConnectionResetError, BrokenPipeError, EOFError) as error:
+            sock.close()
+            raise SpoolUnavailable(
+                "it ended the connection at the handshake: it uses TLS and this side does not, or has no connection free"
+            ) from error
         except BaseException:
             sock.close()
             raise
@@ -282,7 +287,7 @@ def _exactly(sock: socket.socket, size: int) -> bytes:
     while len(data) < size:
         more = sock.recv(size - len(data))
         if not more:
-            raise ConnectionResetError(0, "it closed the connection; is TLS set on one side only?")
+            raise EOFError
         data += more
     return data
 

@@ -28,7 +28,7 @@ Track = Callable[[str, socket.socket], None]
 log = logging.getLogger("spool_check.lan")
 
 # Between two looks whether there is room again; each tells the sender that it is still being waited for.
-_LOOK = 0.5
+_LOOK = 0.1
 _ACK_EVERY = 4 * 1024 * 1024
 
 
