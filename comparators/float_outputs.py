@@ -50,22 +50,22 @@ def judge_float(
     if totals.device_special or (own is not None and own.device_special) or (own is None and totals.set_aside):
         fault = special_fault(real, real_reference)
     metrics["device_crc32"], metrics["bench_crc32"] = checksum(real), checksum(real_reference)
-    judged = replace(
-        blank,
-        bench_dtype=str(bench.dtype).removeprefix("torch."),
-        metrics=metrics,
-        reference_metrics=reference_metrics,
-        limits={name: limits[name] for name in LIMITS_OF[standard]},
-    )
+    measured: dict[str, Any] = {
+        "bench_dtype": str(bench.dtype).removeprefix("torch."),
+        "metrics": metrics,
+        "reference_metrics": reference_metrics,
+        "limits": {name: limits.values[name] for name in LIMITS_OF[standard]},
+    }
     if fault is not None:
         worst = {
             "index": _unravel(fault.place, real.shape),
             "device": fault.device,
             "reference": fault.reference,
         }
-        return replace(failed(judged, str(fault)), worst=worst, ratio=math.inf)
+        return replace(failed(blank, str(fault)), worst=worst, **measured)
     if totals.size == 0:
-        return replace(judged, verdict="pass", status="pass", standard_status="pass", message="special values agree")
+        agree: dict[str, Any] = dict.fromkeys(("verdict", "status", "standard_status"), "pass")
+        return replace(blank, message="special values agree", **agree, **measured)
     verdict = compared.verdict(metrics, reference_metrics, totals, own)
     noted = ""
     if verdict.failed and standard in _RELIEVED:
@@ -76,7 +76,7 @@ def judge_float(
             if second.severity < verdict.severity:
                 verdict = second
                 noted = f"{count} elements within rounding noise were left out"
-    return compared.finish(judged, verdict, totals, real, real_bench, noted)
+    return replace(blank, **measured, **compared.words(verdict, totals, real, real_bench, noted))
 
 
 def _as_noisy(totals: Totals, own: Totals) -> bool:
@@ -162,16 +162,15 @@ class Comparison:
             return relieved(device, bench, self.form, by_size, 0.5)
         return relieved(device, bench, self.form, inside, 0.5) if inside else (device, 0)
 
-    def finish(
+    def words(
         self,
-        judged: OutputJudgement,
         verdict: _Verdict,
         totals: Totals,
         device: torch.Tensor,
         bench: torch.Tensor,
         noted: str,
-    ) -> OutputJudgement:
-        """The judgement with its words, its worst element and the limits that would have passed."""
+    ) -> dict[str, Any]:
+        """The judgement's own fields: statuses, checks, worst element, what would have passed, message."""
         standard_status = "error" if not verdict.outlier.passed else verdict.finding.status
         reasons = [verdict.finding.message] if verdict.finding.message else []
         if verdict.status != "pass":
@@ -191,18 +190,17 @@ class Comparison:
         if overall != "pass":
             would = {check.metric: check.value for check in checks if not check.passed}
             would |= {"atol": totals.max_abs, "rtol": totals.max_rel}
-        return replace(
-            judged,
-            verdict=overall,
-            status=verdict.status,
-            standard_status=standard_status,
-            checks=checks,
-            ratio=max(ratios, default=None),
-            worst=worst_element(device, bench, place),
-            would_pass=would,
-            looked=verdict.looked,
-            message="; ".join(reasons),
-        )
+        return {
+            "verdict": overall,
+            "status": verdict.status,
+            "standard_status": standard_status,
+            "checks": checks,
+            "ratio": max(ratios, default=None),
+            "worst": worst_element(device, bench, place),
+            "would_pass": would,
+            "looked": verdict.looked,
+            "message": "; ".join(reasons),
+        }
 
 
 @functools.lru_cache(maxsize=1024)

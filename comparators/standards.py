@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .metrics import Metrics, number
 from .names import ABSOLUTE, ACCUMULATIVE, BENCHMARK, BINARY, THOUSANDTH, ULP
 from .profiles import Limits
 
 
-@dataclass(frozen=True)
-class Check:
-    """One metric held against its limit.
+class Check(NamedTuple):
+    """One metric held against its limit; a tuple, for there are several in every output.
 
     Attributes:
         metric: what was looked at, such as `rmse_ratio`.
