@@ -157,7 +157,10 @@ SLOW: dict[str, Callable[[socket.socket], None]] = {
 def test_a_slow_peer_loses_its_connection_before_hello(receive: Receive, tls: str, name: str) -> None:
     receiver = receive(tls, handshake=0.4)
     started = time.monotonic()
-    with socket.create_connection(receiver.address, timeout=10) as sock, suppress(ConnectionResetError, BrokenPipeError):
+    with (
+        socket.create_connection(receiver.address, timeout=10) as sock,
+        suppress(ConnectionResetError, BrokenPipeError),
+    ):
         SLOW[name](sock)
         while sock.recv(1000):
             pass
