@@ -105,7 +105,18 @@ def test_a_mistake_is_told_with_place_value_and_rule(case: str, tmp_path: Path) 
         assert part in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["gpu_shared_storage.json"])
-def test_the_sample_configs_are_valid(name: str) -> None:
-    root = Path(__file__).resolve().parents[2]
-    assert read_config(root / "sample_configs" / name).url == "/nfs/xxx/data"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_configs"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("gpu_*.json")))
+def test_the_sample_configs_are_valid_pairs(name: str) -> None:
+    gpu = read_config(SAMPLES / name)
+    npu = json.loads((SAMPLES / name.replace("gpu_", "npu_")).read_text(encoding="utf-8"))
+    assert gpu.url == "/nfs/xxx/data" if "shared" in name else gpu.url.startswith("tcp://")
+    assert npu["tensor"]["online_run_ut"] is True
+    assert npu["tensor"]["nfs_path"] == ("/nfs/xxx/data" if "shared" in name else "")
+    assert npu["rank"] == list(gpu.ranks)
+
+
+def test_there_is_a_pair_for_each_way_of_transport() -> None:
+    assert len(list(SAMPLES.glob("gpu_*.json"))) == len(list(SAMPLES.glob("npu_*.json"))) == 3

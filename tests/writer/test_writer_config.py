@@ -126,6 +126,10 @@ def test_a_spool_whose_parent_is_missing_is_an_error_at_once(tmp_path: Path) -> 
         PrecisionDebugger(spool=tmp_path / "not" / "there")
 
 
-def test_the_sample_configs_are_valid() -> None:
-    root = Path(__file__).resolve().parents[2]
-    assert read_settings(root / "sample_configs" / "npu_shared_storage.json").url == "/nfs/xxx/data"
+SAMPLES = Path(__file__).resolve().parents[2] / "sample_configs"
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("npu_*.json")))
+def test_the_sample_configs_are_valid(name: str) -> None:
+    url = read_settings(SAMPLES / name).url
+    assert url == "/nfs/xxx/data" if "shared" in name else str(url).startswith("tcp://")
