@@ -41,18 +41,24 @@ class NativeSweep:
     ) -> None:
         self._work, self._form, self._eps, self._rtol = work, form, eps, thresholds.rtol
         self._round_to, self._with_sides = round_to, int(sides)
-        single = work is torch.float32
-        self._loop = library.sweep_float if single else library.sweep_double
-        self._special = library.sweep_float_special if single else library.sweep_double_special
+        self._library = library
         self._parameters = _parameters(form, eps, thresholds)
         self._counts, self._figures = _Counts(), _Figures(*_START)
         self._buffers: list[torch.Tensor] = []
+        self._direct = False
         self._totals = Totals(sides=Sides() if sides else None)
 
     def run(self, n: torch.Tensor, b: torch.Tensor, chunk: int | None) -> Totals:
         """Add up all elements and return the totals."""
         size = n.numel()
-        direct = n.dtype is self._work and b.dtype is self._work and self._round_to is None
+        mixed = n.dtype is torch.float32 and b.dtype is torch.float64
+        direct = mixed or (n.dtype is self._work and b.dtype is self._work and self._round_to is None)
+        name = "sweep_mixed" if mixed else "sweep_float" if self._work is torch.float32 else "sweep_double"
+        self._loop, self._special = getattr(self._library, name), getattr(self._library, f"{name}_special")
+        self._direct = direct
+        if direct:
+            # The loops round the bench themselves.
+            self._round_to = None
         step = max(1, chunk or (size if direct else _CHUNK))
         if step >= size:
             self._add_part(n, b, 0)
@@ -70,7 +76,9 @@ class NativeSweep:
         self._add(self._load(n, 0), bench, rounded, start)
 
     def _load(self, part: torch.Tensor, slot: int) -> torch.Tensor:
-        if not self._buffers or part.dtype is self._work:
+        if self._direct or part.dtype is self._work:
+            return part
+        if not self._buffers:
             return part.to(self._work)
         return self._buffers[slot][: part.numel()].copy_(part)
 
