@@ -147,7 +147,7 @@ def library() -> ctypes.CDLL | None:
         return None
     try:
         loaded = ctypes.CDLL(str(_compiled()))
-    except (OSError, subprocess.SubprocessError):
+    except (OSError, RuntimeError, subprocess.SubprocessError):
         return None
     pointer, integer, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
     for name in ("sweep_float", "sweep_double", "sweep_mixed"):
