@@ -17,6 +17,7 @@ class ReceiverLimits:
 
     max_bundle: int = 16 * 1024 * MiB
     connections: int = 256
+    sessions: int = 10_000
     handshake: float = 10.0
     idle: float = 60.0
     least_rate: int = 16 * 1024

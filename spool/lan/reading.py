@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import time
 from collections.abc import Iterator
@@ -27,10 +28,16 @@ class FrameReader:
         self._buffer = memoryview(bytearray(_BUFFER))
         self._start = self._end = 0
         self._deadline = float("inf")
+        self._poll = select.poll()
+        self._poll.register(sock, select.POLLIN)
 
     @property
     def idle(self) -> bool:
         """Whether reading on means waiting for the network."""
+        return self._empty and not self._poll.poll(0)
+
+    @property
+    def _empty(self) -> bool:
         return self._start == self._end
 
     def allow(self, allowance: float) -> None:
@@ -44,7 +51,7 @@ class FrameReader:
     def head(self) -> tuple[Kind, int]:
         """The next frame's kind and the length of its body; waits for its first byte as long as the socket does."""
         self._deadline = float("inf")
-        if self.idle and not self._more():
+        if self._empty and not self._more():
             raise Ended
         self._deadline = time.monotonic() + self._allowance
         kind, length = parse_head(self.take(HEAD_SIZE))
@@ -61,7 +68,7 @@ class FrameReader:
     def pieces(self, size: int) -> Iterator[memoryview]:
         """So many bytes in pieces; each is valid until the next is asked for."""
         while size:
-            if self.idle:
+            if self._empty:
                 self._need()
             piece = self._buffer[self._start : min(self._end, self._start + size)]
             self._start += len(piece)

@@ -53,16 +53,21 @@ class Slot:
         if self.landing is None:
             landing = Landing(spool.root, self.info, spool.options, peer)
             try:
+                self.check(landing, peer)
                 if not landing.closed:
                     landing.tag = self._open_record(spool)
             except BaseException:
                 landing.close()
                 raise
             self.landing = landing
-        if self.landing.peer != (peer or "-"):
-            raise Refused(f"session {self.info.session} was opened with another certificate", final=True)
+        self.check(self.landing, peer)
         self.over = self.landing.closed
         return self.landing
+
+    def check(self, landing: Landing, peer: str | None) -> None:
+        """Refuse a peer that shows another certificate than the one that opened the session."""
+        if landing.peer != (peer or "-"):
+            raise Refused(f"session {self.info.session} was opened with another certificate", final=True)
 
     def _open_record(self, spool: DirectorySpool) -> str:
         session = spool.open_session(self.info)
@@ -87,8 +92,10 @@ class Slot:
         if self.session is not None and not self.over:
             self.session.close(state, counts)
         self.over = True
-        if self.landing is not None:
+        if self.landing is not None and not self.landing.closed:
             self.landing.shut()
+            # A receiver may see more sessions than a process may have files open.
+            self.landing.close()
 
 
 class Slots:
@@ -102,9 +109,15 @@ class Slots:
     def take(self, info: SessionInfo, sock: socket.socket, peer: str | None) -> Slot:
         """The session's slot for this connection; an older connection of the same session is cut. Release `busy` after use."""
         with self._lock:
-            slot = self._slots.setdefault((info.rank, info.session), Slot(info))
-            if slot.landing is not None and slot.landing.peer != (peer or "-"):
-                raise Refused(f"session {info.session} was opened with another certificate", final=True)
+            known = self._slots.get((info.rank, info.session))
+            if known is None and len(self._slots) >= self._limits.sessions:
+                raise Refused(
+                    f"this receiver has seen {len(self._slots)} sessions, its limit; start it again", final=True
+                )
+            slot = self._slots.setdefault((info.rank, info.session), known or Slot(info))
+            if slot.landing is not None:
+                # Before the connection at work is cut for a stranger.
+                slot.check(slot.landing, peer)
             older, slot.sock = slot.sock, sock
         if older is not None:
             cut(older)

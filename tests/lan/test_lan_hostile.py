@@ -201,6 +201,16 @@ def test_no_more_connections_than_the_limit(receive: Receive) -> None:
     pytest.fail("the slots of ended connections were not given back")
 
 
+def test_no_more_sessions_than_the_limit(receive: Receive) -> None:
+    address = receive(sessions=2).address
+    for name in ("a", "b", "a"):
+        with connected(address, session=name):
+            pass
+    with connected(address, session=None) as sock:
+        sock.sendall(frames.hello(info("c")))
+        assert "has seen 2 sessions" in refusal(sock)
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
     folder = tmp_path_factory.mktemp("fuzzed")
