@@ -69,12 +69,12 @@ def send_large(receive: Receive, tls: str, tmp_path: Path, *, elements: int, cou
     with SocketSpool(url, tls_path=tls, limits=SenderLimits(window_bytes=1000)) as sender:
         session = sender.open_session(info())
         for seq in range(count):
-            assert sender.publish(call(seq, torch.arange(float(elements)) + seq))
+            assert sender.publish(call(seq, torch.arange(elements, dtype=torch.int32) + seq))
         session.close("closed", {})
     with open_spool(tmp_path / "spool", options=PLAIN) as spool:
         for seq in range(count):
             claim = taken(spool)
-            assert claim.load().args[0][-1].item() == float(elements - 1 + seq)
+            assert claim.load().args[0][-1].item() == elements - 1 + seq
             claim.done()
         assert spool.claim() is None
 
