@@ -25,10 +25,10 @@ from .frames import HEAD_SIZE, Kind, ProtocolError
 from .limits import SenderLimits
 from .tls import explain
 from .window import Window
+from .wire import receive_control, send_some
 
 log = logging.getLogger("spool_check.lan")
 
-_IOV = 256
 _RECEIVE = 64 * 1024
 # So much is gathered for one system call; what is smaller than a TLS record is copied together.
 _GATHER_BUNDLES, _GATHER_BYTES, _SMALL = 64, 4 * 1024 * 1024, 16 * 1024
@@ -149,7 +149,7 @@ class Link(threading.Thread):
             if self._context is not None:
                 sock = self._context.wrap_socket(sock)
             sock.sendall(frames.hello(self._info))
-            kind, body = _receive(sock)
+            kind, body = receive_control(sock)
             if kind is Kind.REFUSED:
                 self._refused(body)
             if kind is not Kind.WELCOME:
@@ -204,7 +204,7 @@ class Link(threading.Thread):
             events = ready.get(sock.fileno(), 0)
             while events & ~select.POLLOUT and self._read(sock, incoming):
                 heard = time.monotonic()
-            if events & select.POLLOUT and _send(sock, out):
+            if events & select.POLLOUT and send_some(sock, out):
                 heard = time.monotonic()
             if time.monotonic() - heard > self._limits.silence:
                 raise TimeoutError
@@ -272,40 +272,3 @@ class Link(threading.Thread):
             )
         self.fatal = self.fatal or refusal.final
         raise SpoolUnavailable(f"refused: {refusal.reason}")
-
-
-def _receive(sock: socket.socket) -> tuple[Kind, bytes]:
-    """One control frame from a blocking socket."""
-    kind, length = frames.parse_head(_exactly(sock, HEAD_SIZE))
-    if length > frames.MAX_CONTROL:
-        raise ProtocolError(f"is {kind.name} of {length} bytes")
-    return kind, _exactly(sock, length)
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = sock.recv(size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
-
-
-def _send(sock: socket.socket, out: deque[memoryview]) -> int:
-    """Send what the socket takes at once, up to a limit, so that acknowledgements are read in between."""
-    total = 0
-    try:
-        while out and total < _GATHER_BYTES:
-            if isinstance(sock, ssl.SSLSocket):
-                count = sock.send(out[0])
-            else:
-                count = sock.sendmsg([out[i] for i in range(min(len(out), _IOV))])
-            total += count
-            while out and count >= len(out[0]):
-                count -= len(out.popleft())
-            if count:
-                out[0] = out[0][count:]
-    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        pass
-    return total
