@@ -25,9 +25,9 @@ from .snapshot import Snapshots, storages, unseen, versions
 class Recorder:
     """Turns one call into a record: numbers it, copies what it needs, runs it, hands the copies on.
 
-    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error of
-    ours is counted and never reaches the training, unless `strict`. Once `silent`, it lets every call pass: for modes that stand on
-    the stacks of other threads, or of a forked child, and that nobody can take off there.
+    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error
+    of ours is counted and never reaches the training, unless `strict`. Once `silent`, it lets every call pass: for modes
+    that stand on the stacks of other threads, or of a forked child, and that nobody can take off there.
     """
 
     silent = False
