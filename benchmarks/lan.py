@@ -2,7 +2,8 @@
 
 Two processes over loopback. `raw` sends the same bytes from memory with sendall and throws them away after recv_into; `raw+files`
 writes each bundle into a file and renames it, which is the least that a receiver which keeps bundles must do. The ratios are
-what counts. Last, the sender's memory while it publishes fresh tensors as fast as it can: it is bounded by its window.
+what counts. The peer's own client and server (plain TCP, checksums on; its server keeps nothing) send the same bytes where
+`make peer` could install them. Last, the sender's memory while it publishes fresh tensors as fast as it can.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import resource
 import shutil
 import socket
 import ssl
+import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
@@ -31,6 +34,9 @@ from spool.lan.tls import client_context, server_context
 MiB = 2**20
 OPTIONS = SpoolOptions(reserve_bytes=0, max_pending_bundles=10**9)
 SMALL_BYTES = 48 * 1024
+PEER = Path(__file__).resolve().parent.parent / ".venv-peer" / "bin" / "python"
+# Its small bundles take 0.1 s each.
+PEER_SECONDS, PEER_BUNDLES = 60, 200
 
 
 def bundle(seq: int, tensor: torch.Tensor) -> Bundle:
@@ -119,6 +125,49 @@ def ours(tls: str, folder: Path, bundles: Iterable[Bundle]) -> tuple[float, floa
     return elapsed, (after - before) / 1024, peak
 
 
+def peer(data: memoryview, count: int, folder: Path) -> str:
+    """What the peer's client and server take for `count` times `data`, in words; or why that is not known."""
+    if not PEER.exists():
+        return "not installed here (make peer)"
+    path = folder / "payload"
+    path.write_bytes(data)
+    script = str(Path(__file__).with_name("lan_peer.py"))
+    server = _started("server", script, str(count))
+    client = None
+    try:
+        port = _said(server, "port")
+        client = _started("client", script, port, str(path), str(count))
+        start = float(_said(client, "start"))
+        seconds = float(_said(server, "end")) - start
+        return f"{count * len(data) / MiB / seconds:.1f} MiB/s and {count / seconds:.1f} bundles/s"
+    except EOFError as error:
+        return str(error)
+    finally:
+        for process in filter(None, (client, server)):
+            process.kill()
+            process.communicate()
+
+
+def _started(role: str, script: str, *arguments: str) -> subprocess.Popen[str]:
+    command = [str(PEER), "-W", "ignore", script, role, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def _said(process: subprocess.Popen[str], word: str) -> str:
+    """What stands behind `word` in the process's output; EOFError when it ends or takes too long."""
+    assert process.stdout is not None
+    alarm = threading.Timer(PEER_SECONDS, process.kill)
+    alarm.start()
+    line = "nothing"
+    try:
+        for line in process.stdout:
+            if line.startswith(word + " "):
+                return line.split()[1]
+    finally:
+        alarm.cancel()
+    raise EOFError(f"did not come to its {word!r} within {PEER_SECONDS} s; it last said: {line.strip()}")
+
+
 def best(measure: Callable[[], Any], repeats: int) -> Any:
     """The run with the least time."""
     return min((measure() for _ in range(repeats)), key=lambda found: found[0] if isinstance(found, tuple) else found)
@@ -145,6 +194,8 @@ def main() -> None:
         for title, bundles in cases.items():
             pieces = [memoryview(dump_bundle(bundles[0]))] * len(bundles)
             total = sum(map(len, pieces)) / MiB
+            count = min(len(pieces), PEER_BUNDLES)
+            print(f"{title}, the peer's client and server, {count} of them: {peer(pieces[0], count, root)}", flush=True)
             for kind, tls in (("plain", ""), ("TLS", str(root / "certificates"))):
                 bare = best(lambda tls=tls, pieces=pieces: raw(tls, None, pieces), given.repeats)
                 kept = best(lambda tls=tls, pieces=pieces: raw(tls, empty(root / "raw"), pieces), given.repeats)
