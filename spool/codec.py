@@ -124,12 +124,12 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
     return load_bundle(view, verify=verify)
 
 
-def read_header(path: str | os.PathLike[str]) -> CallHeader:
-    """Read the header alone: no data, no digest check."""
+def read_header(path: str | os.PathLike[str], *, most: int = MAX_HEADER) -> CallHeader:
+    """Read the header alone, of at most so many bytes: no data, no digest check."""
     with Path(path).open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        if size > min(MAX_HEADER, os.fstat(file.fileno()).st_size - 8):
-            raise BundleMalformed(f"{path}: the header claims {size} bytes, more than the file or the format holds")
+        if size > min(most, os.fstat(file.fileno()).st_size - 8):
+            raise BundleMalformed(f"{path}: the header claims {size} bytes, more than the file holds or {most} allow")
         return _header(_json(file.read(size)))
 
 

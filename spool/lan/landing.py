@@ -19,6 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .. import files
+from ..bundle import CallHeader
+from ..codec import read_header
 from ..errors import SpoolUnavailable
 from ..interface import SessionInfo
 from ..names import BundleName, Place
@@ -163,6 +165,11 @@ class Part:
             finally:
                 fd, self._fd = self._fd, -1
                 os.close(fd)
+
+    def header(self, most: int) -> CallHeader:
+        """The header of the finished bundle, of at most so many bytes. Raises BundleError."""
+        with _translated(self.path):
+            return read_header(self.path, most=most)
 
     def __enter__(self) -> Part:
         return self

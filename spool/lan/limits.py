@@ -16,6 +16,7 @@ class ReceiverLimits:
     """
 
     max_bundle: int = 16 * 1024 * MiB
+    max_header: int = 16 * MiB
     connections: int = 256
     sessions: int = 10_000
     handshake: float = 10.0

@@ -13,11 +13,12 @@ from collections.abc import Callable
 import xxhash
 
 from ..directory import DirectorySpool
-from ..errors import SpoolError, SpoolFull
+from ..errors import BundleError, SpoolError, SpoolFull
+from ..interface import SessionInfo
 from ..room import Room
 from . import frames
 from .frames import BUNDLE_HEAD_SIZE, BundleHead, Kind, ProtocolError
-from .landing import Landing
+from .landing import Landing, Part
 from .limits import ReceiverLimits
 from .reading import Ended, FrameReader
 from .slots import Refused, Slot, Slots
@@ -133,13 +134,15 @@ class Connection:
             return
         self._wait_for_room(sock, reader, slot, size)
         try:
-            self._land(reader, landing, head, api, size)
+            self._land(reader, landing, slot.info, head, api, size)
         except SpoolFull as error:
             # The disk can be fuller than it said. The sender comes back, by and by.
             sock.sendall(frames.full(str(error)))
             raise
 
-    def _land(self, reader: FrameReader, landing: Landing, head: BundleHead, api: str, size: int) -> None:
+    def _land(
+        self, reader: FrameReader, landing: Landing, info: SessionInfo, head: BundleHead, api: str, size: int
+    ) -> None:
         digest = xxhash.xxh3_64()
         with landing.part(head.number) as part:
             for piece in reader.pieces(size):
@@ -150,7 +153,17 @@ class Connection:
                     f"bundle {head.number} ({api}) has another digest than it was sent with", number=head.number
                 )
             part.finish()
+            self._compare(part, head, (info.session, info.rank, head.step, head.seq, api))
             landing.reveal(part, head, api)
+
+    def _compare(self, part: Part, head: BundleHead, said: tuple[str, int, int, int, str]) -> None:
+        """Refuse a file whose own header is not that of the call that its session and frame name."""
+        try:
+            header = part.header(self._limits.max_header)
+        except BundleError as error:
+            raise Refused(f"bundle {head.number} is none that can be judged: {error}", number=head.number) from error
+        if (found := (*header.key, header.api)) != said:
+            raise Refused(f"bundle {head.number} was sent as {said}, its own header says {found}", number=head.number)
 
     def _wait_for_room(self, sock: socket.socket, reader: FrameReader, slot: Slot, size: int) -> None:
         said = False

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lan_hands import answer, connected, frame, refusal
 from spool_bundles import PLAIN, call, drain, info
 
-from spool import BundleError, open_spool
+from spool import dump_bundle, open_spool
 from spool.lan import Receiver, SocketSpool, frames
 from spool.lan.frames import Kind
 
@@ -63,6 +63,11 @@ BAD_LATER: dict[str, tuple[bytes, str]] = {
     "a wrong digest": (frame(1, digest=5), "another digest"),
     "an API name with a path": (frame(1, api="../../../../tmp/x.0"), "must look like"),
     "an absolute API name": (frame(1, api="/tmp/x.0"), "must look like"),
+    "another session in the bundle": (frame(1, session="other"), "its own header says"),
+    "another rank in the bundle": (frame(1, rank=3), "its own header says"),
+    "another seq in the bundle": (frame(1, data=dump_bundle(call(2))), "its own header says"),
+    "another API in the bundle": (frame(1, api="Torch.mul.1"), "its own header says"),
+    "a header beyond the limit": (frame(1, data=(2**25).to_bytes(8, "little") + bytes(2**25)), "allow"),
     "a length beyond the limit": (frames.bundle_head(1, 0, 0, "Torch.add.0", 0, 2**40), "the receiver's limit"),
     "the largest length": (frames.head(Kind.BUNDLE, 2**64 - 1) + frame(1)[16:], "the receiver's limit"),
     "a body shorter than its head": (frames.head(Kind.BUNDLE, 3) + b"abc", "its head alone"),
@@ -95,8 +100,7 @@ def test_a_frame_that_ends_in_the_middle(receive: Receive, tmp_path: Path) -> No
         sock.sendall(frame(1)[:-10])
 
 
-def test_what_is_no_bundle_lands_and_is_refused_by_its_reader(receive: Receive, tmp_path: Path) -> None:
-    """The receiver opens nothing; a pickle stays bytes for whoever loads it."""
+def test_what_is_no_bundle_is_refused_and_never_executed(receive: Receive, tmp_path: Path) -> None:
     proof = tmp_path / "executed"
 
     class Payload:
@@ -105,13 +109,9 @@ def test_what_is_no_bundle_lands_and_is_refused_by_its_reader(receive: Receive, 
 
     with connected(receive().address) as sock:
         sock.sendall(frame(1, data=pickle.dumps(Payload())))
-        assert answer(sock)[0] is Kind.ACK
+        assert "none that can be judged" in refusal(sock)
     with open_spool(tmp_path / "spool", options=PLAIN) as spool:
-        claim = spool.claim(5)
-        assert claim is not None
-        with pytest.raises(BundleError):
-            claim.load()
-        claim.fail("no bundle")
+        assert spool.claim(0.2) is None
     assert not proof.exists()
 
 
@@ -219,14 +219,15 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Receiver]:
         with open_spool(folder / "spool", options=PLAIN) as spool:
             # It still works, and nothing but bundles of the spool was written.
             with connected(receiver.address, session="last", rank=77) as sock:
-                sock.sendall(frame(1))
+                sock.sendall(frame(1, session="last", rank=77))
                 assert answer(sock)[0] is Kind.ACK
             assert spool.claim(5, ranks=[77]) is not None
         assert [path.name for path in folder.iterdir()] == ["spool"]
 
 
+# A number stands for the session's own bundle of that number.
 PIECES = st.sampled_from(
-    [frame(1), frame(2), frame(1)[:50], frames.hello(info()), frames.heartbeat({"seen": 1}), frames.close("closed", {}),
+    [1, 2, frame(1), frame(1)[:50], frames.hello(info()), frames.heartbeat({"seen": 1}), frames.close("closed", {}),
      frames.ack(1), frames.head(Kind.BUNDLE, 60), b"SCL1"]
 )  # fmt: skip
 
@@ -234,9 +235,11 @@ PIECES = st.sampled_from(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=st.booleans(), parts=st.lists(PIECES | st.binary(max_size=60), max_size=6), flip=st.integers(0, 2000))
 def test_random_streams_end_one_connection_at_most(
-    shared: Receiver, first: bool, parts: list[bytes], flip: int
+    shared: Receiver, first: bool, parts: list[bytes | int], flip: int
 ) -> None:
-    data = bytearray((frames.hello(info(f"x{flip}")) if first else b"") + b"".join(parts))
+    name = f"x{flip}"
+    whole = [frame(part, session=name) if isinstance(part, int) else part for part in parts]
+    data = bytearray((frames.hello(info(name)) if first else b"") + b"".join(whole))
     if data and flip % 3 == 0:
         data[flip % len(data)] ^= 1 << flip % 8
     with socket.create_connection(shared.address, timeout=10) as sock, suppress(OSError):

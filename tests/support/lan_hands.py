@@ -49,8 +49,16 @@ def exactly(sock: socket.socket, size: int) -> bytes:
     return data
 
 
-def frame(number: int, *, api: str | None = None, digest: int | None = None, data: bytes | None = None) -> bytes:
+def frame(
+    number: int,
+    *,
+    session: str = "s1",
+    rank: int = 0,
+    api: str | None = None,
+    digest: int | None = None,
+    data: bytes | None = None,
+) -> bytes:
     """A whole BUNDLE frame."""
-    data = dump_bundle(call(number)) if data is None else data
+    data = dump_bundle(call(number, session=session, rank=rank)) if data is None else data
     digest = xxhash.xxh3_64_intdigest(data) if digest is None else digest
     return frames.bundle_head(number, 0, number, api or f"Torch.add.{number}", digest, len(data)) + data
