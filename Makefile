@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check lint types layers bench peer clean
+.PHONY: demo test test-slow check lint types layers bench peer fuzz clean
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,13 @@ bench: $(STAMP)
 # The tool that users come from, in an environment of its own: the oracle of tests marked "peer".
 peer: $(STAMP)
 	sh tests/peer_env.sh
+
+# The frames of LAN mode, coverage-guided, where the fuzzer can be installed. A finding fails.
+FUZZ_SECONDS ?= 60
+fuzz: $(STAMP)
+	@if $(PY) -m pip install -q atheris==3.0.0; then \
+		$(PY) tests/lan/fuzz_frames.py -max_total_time=$(FUZZ_SECONDS) -max_len=4096; \
+	else echo "fuzz: atheris cannot be installed here; nothing was fuzzed"; fi
 
 clean:
 	rm -rf $(VENV) .venv-peer build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .demo

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of the frames and of a receiver's connection: `python tests/lan/fuzz_frames.py [-max_total_time=60]`.
+"""Coverage-guided fuzzing of the frames and of a receiver's connection: `make fuzz [FUZZ_SECONDS=60]`.
 
 Needs atheris, which pytest does not. A finding is any exception but a refusal, from the parsers or while a connection is
 served, or a file outside the spool.
