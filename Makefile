@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install -q -c constraints.txt setuptools wheel
-	$(PY) -m pip install -q -c constraints.txt --no-build-isolation -e '.[test]'
+	$(PY) -m pip install -q -c constraints.txt --no-build-isolation --config-settings editable_mode=compat -e '.[test]'
 	@touch $@
 
 # The main job on a local directory: a faulty simulated device is trained, watched and found out.

@@ -95,6 +95,13 @@ def _judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--columns", type=click.Choice(["zh", "en"]), help="Column names of the CSV files.  [default: zh]"
         ),
+        click.option("--tf32", is_flag=True, default=None, help="Let the reference device use TF32."),
+        click.option(
+            "--repeat", is_flag=True, default=None, help="Run each reference twice, to see whether it is stable."
+        ),
+        click.option(
+            "--import", "imports", multiple=True, default=None, help="A module that registers fused operators."
+        ),
         click.option("--call-timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds for one call."),
         click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON lines, last a summary."),
     ]
@@ -112,7 +119,7 @@ def _lan_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def _given(**values: Any) -> dict[str, Any]:
     """Only the options that were given; the rest keeps the library's defaults."""
-    return {name: value for name, value in values.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None and value != ()}
 
 
 def _print_json(item: Any) -> None:

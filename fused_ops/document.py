@@ -30,7 +30,7 @@ they stand there, with a name added to each of several results.
 
 ## Your own reference
 
-A reference is one function. Register it in a module that the reader imports before it starts:
+A reference is one function. Register it in a module and name it to the reader, `spool-check watch … --import MODULE`:
 
 ```python
 import fused_ops

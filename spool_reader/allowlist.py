@@ -88,7 +88,7 @@ def _fused(base: str) -> Target:
     try:
         operator = fused_ops.reference(base)
     except fused_ops.UnknownFusedOp as exc:
-        raise NotReplayable(f"unknown API NPU.{base}: {exc}") from exc
+        raise NotReplayable(f"not replayable (no reference for NPU.{base}): {exc}") from exc
     return Target("NPU", base, operator, operator)
 
 

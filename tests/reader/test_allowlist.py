@@ -72,7 +72,7 @@ REFUSED = {
     "future name": ("Torch.matmul_of_tomorrow.0", "unknown API"),
     "overload that is none": ("Aten.mm.Nonsense.0", "unknown API"),
     "attribute of a packet": ("Aten.mm.__class__.0", "unknown API"),
-    "unknown fused operator": ("NPU.npu_nothing.0", "unknown API"),
+    "unknown fused operator": ("NPU.npu_nothing.0", "no reference for NPU"),
     "collective": ("Distributed.all_reduce.0", "other ranks"),
     "custom operator": ("Custom.mylib.op.3", "no reference"),
     "unknown type": ("Jit.fork.0", "unknown API"),
