@@ -1,7 +1,8 @@
 """Purge: what dead processes have left in a directory spool is put right. Never touches what a live process owns.
 
 Claims of dead consumers go back one attempt older, half-written files that have not changed for a grace period are deleted, and
-sessions whose writer has died are marked failed, so that no reader waits for them. Bundles are never deleted.
+sessions whose writer has died are marked failed, so that no reader waits for them. What a receiver of LAN mode keeps of closed
+sessions goes when no bundle of their rank waits. Bundles are never deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from . import files
 from .consumers import CLAIMED, CONSUMERS
+from .counting import waiting_of
 from .errors import SpoolUnavailable
 from .janitor import Janitor, Observer
 from .listing import ranks_of, steps_of
@@ -38,6 +40,7 @@ class PurgeReport:
     consumers: tuple[str, ...]
     temporaries: tuple[str, ...]
     sessions: tuple[str, ...]
+    states: tuple[str, ...]
 
 
 def purge(
@@ -77,15 +80,18 @@ class _Purge:
             if parse_claim_name(name) is not None
         ]
         temporaries = list(self._temporaries(grace))
+        states = list(self._states(grace))
         if not dry_run:
             if consumers:
                 self._janitor.take_back_alone(consumers)
             for name in abandoned:
                 self._mark_failed(name)
-            for name in temporaries:
+            for name in (*temporaries, *states):
                 with contextlib.suppress(OSError):
                     files.unlink(self._root / name)
-        return PurgeReport(dry_run, tuple(claims), tuple(consumers), tuple(temporaries), tuple(abandoned))
+        return PurgeReport(
+            dry_run, tuple(claims), tuple(consumers), tuple(temporaries), tuple(abandoned), tuple(states)
+        )
 
     def _consumers(self) -> list[str]:
         folders = set(files.names_if_any(self._root / CLAIMED))
@@ -141,6 +147,23 @@ class _Purge:
                     with contextlib.suppress(OSError):
                         if now - files.changed(folder / name) >= grace * 1e9:
                             yield (folder / name).relative_to(self._root).as_posix()
+
+    def _states(self, grace: float) -> Iterator[str]:
+        """What a receiver keeps of closed sessions, for senders that come back to hear so, once none of their bundles waits."""
+        from .lan.landing import shut_states
+
+        now = self._storage_time()
+        claimed = {
+            found[0].rank
+            for consumer in files.names_if_any(self._root / CLAIMED)
+            for name in files.names_if_any(self._root / CLAIMED / consumer)
+            if (found := parse_claim_name(name)) is not None
+        }
+        for rank, path in shut_states(self._root):
+            waits = rank in claimed or waiting_of(self._root, rank, sizes=False)[0]
+            with contextlib.suppress(OSError):
+                if not waits and now - files.changed(path) >= grace * 1e9:
+                    yield path.relative_to(self._root).as_posix()
 
     def _storage_time(self) -> int:
         """The time by the storage's own clock, which alone can be compared with the times of files."""

@@ -80,6 +80,7 @@ def purge_lines(done: PurgeReport) -> Iterator[str]:
         "records of dead readers": (done.consumers, "removed"),
         "half-written files": (done.temporaries, "removed"),
         "sessions of dead writers": (done.sessions, "marked failed"),
+        "states of closed LAN sessions": (done.states, "removed"),
     }
     for name, (paths, what) in kinds.items():
         yield f"{len(paths)} {name} {verb} {what}"

@@ -30,6 +30,7 @@ from .frames import BundleHead
 
 FOLDER = "lan"
 _STATE = re.compile(rb"(\d{20}) (\d{20}) (open|shut) (-|[0-9a-f]{64})\n")
+_STATE_NAME = re.compile(r"rank(\d+)\..+\.state")
 _TRIES = 5
 
 
@@ -42,6 +43,17 @@ def _translated(place: str | Path) -> Iterator[None]:
         if error.errno in files.FULL:
             raise full(error, place) from error
         raise SpoolUnavailable(f"{place}: the receiver cannot write there: {error.strerror}; is it mounted?") from error
+
+
+def shut_states(root: Path) -> Iterator[tuple[int, Path]]:
+    """Rank and state file of each session that is closed."""
+    for name in files.names_if_any(root / FOLDER):
+        match = _STATE_NAME.fullmatch(name)
+        if match:
+            with contextlib.suppress(FileNotFoundError):
+                content = _STATE.fullmatch(files.read(root / FOLDER / name))
+                if content and content[3] == b"shut":
+                    yield int(match[1]), root / FOLDER / name
 
 
 class Landing:

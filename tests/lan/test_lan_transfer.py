@@ -12,7 +12,7 @@ import torch
 from lan_child import Peer
 from spool_bundles import PLAIN, call, drain, info, taken
 
-from spool import ConfigError, SpoolError, SpoolFull, SpoolOptions, SpoolUnavailable, open_spool
+from spool import ConfigError, SpoolError, SpoolFull, SpoolOptions, SpoolUnavailable, open_spool, purge
 from spool.lan import Receiver, SenderLimits, SocketSpool
 
 Receive = Callable[..., Receiver]
@@ -232,3 +232,22 @@ def test_an_address_in_use_is_said(receive: Receive, tmp_path: Path) -> None:
     host, port = receive().address
     with pytest.raises(SpoolUnavailable, match=r"cannot listen there: Address already in use"):
         Receiver(host, port, tmp_path / "other", tls_path="", options=PLAIN).start()
+
+
+def test_purge_removes_the_state_of_a_closed_session_whose_bundles_are_gone(receive: Receive, tmp_path: Path) -> None:
+    spool_dir = tmp_path / "spool"
+    receiver = receive()
+    with SocketSpool(receiver.url, tls_path="") as sender:
+        closed, still_open = sender.open_session(info("closed", 0)), sender.open_session(info("open", 1))
+        sender.publish(call(0, session="closed"))
+        closed.close("closed", {})
+        state = "lan/rank0.closed.state"
+        assert purge(spool_dir, grace=0.0, stale_after=0.2).states == ()
+        with open_spool(spool_dir, options=PLAIN) as spool:
+            drain(spool)
+        assert purge(spool_dir, stale_after=0.2).states == ()
+        assert purge(spool_dir, grace=0.0, stale_after=0.2, dry_run=True).states == (state,)
+        assert (spool_dir / state).exists()
+        assert purge(spool_dir, grace=0.0, stale_after=0.2).states == (state,)
+        assert [path.name for path in (spool_dir / "lan").iterdir()] == ["rank1.open.state"]
+        still_open.close("closed", {})
