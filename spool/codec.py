@@ -93,7 +93,7 @@ def dump_bundle(bundle: Bundle) -> bytes:
 def load_bundle(data: bytes | bytearray | memoryview, *, verify: bool = True) -> Bundle:
     """Read a bundle from its bytes; tensors share their memory with `data`, which is copied if it is read-only or not aligned.
 
-    Raises BundleMalformed, BundleVersion (a format that this version does not read) and BundleCorrupt (wrong digest).
+    Raises BundleMalformed, BundleVersion (a format that this version does not read) and BundleCorrupt (wrong digest, cut off).
     """
     view = memoryview(data).cast("B")
     start = _data_start(view[:8], len(view))
@@ -241,7 +241,7 @@ def _tensors(table: Mapping[str, Any], view: memoryview, start: int) -> Iterator
             )
         end = last
         if start + last > len(view):
-            raise BundleMalformed(f"tensor {name!r} ends {start + last - len(view)} bytes after the file")
+            raise BundleCorrupt(f"tensor {name!r} ends {start + last - len(view)} bytes after the file: it was cut off")
         yield name, _tensor(view[start + first : start + last], dtype, shape)
     if start + end != len(view):
         raise BundleMalformed(f"{len(view) - start - end} bytes after the last tensor")

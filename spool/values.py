@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import keyword
 import math
+import re
 from collections import namedtuple
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +23,8 @@ from .storage import TensorSink, restore
 
 Tree = Any
 MAX_DEPTH = 64
+# Up to 127: torch takes larger indices without a word and makes them negative.
+_DEVICE = re.compile(r"[a-z_]{1,32}(:(?:\d|[1-9]\d|1[01]\d|12[0-7]))?", re.ASCII)
 
 _DTYPES = {str(v).removeprefix("torch."): v for v in vars(torch).values() if isinstance(v, torch.dtype)}
 _LAYOUTS = {str(v).removeprefix("torch."): v for v in vars(torch).values() if isinstance(v, torch.layout)}
@@ -216,6 +219,18 @@ def _dict(tree: Any, decode: Callable[[Any], Any], _: Any) -> Any:
     return found
 
 
+def _device(tree: Any, _: Any, __: Any) -> torch.device:
+    name = tree["$device"]
+    match = _DEVICE.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise BundleMalformed(f"{name!r} is no device")
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        # A vendor's device (npu:0) whose package is not loaded here: what torch itself calls such devices.
+        return torch.device(f"privateuseone{match[1] or ''}")
+
+
 def _int(tree: Any, _: Any, __: Any) -> int:
     text = tree["$int"]
     if not isinstance(text, str) or len(text) > 10**6:
@@ -244,7 +259,7 @@ _DECODERS: dict[str, Callable[[Any, Callable[[Any], Any], Mapping[str, torch.Ten
     "$bytes": lambda t, decode, _: base64.b64decode(t["$bytes"], validate=True),
     "$size": lambda t, decode, _: torch.Size(_ints(t, "$size")),
     "$dtype": lambda t, decode, _: _named(_DTYPES, t["$dtype"], "dtype"),
-    "$device": lambda t, decode, _: torch.device(str(t["$device"])),
+    "$device": _device,
     "$layout": lambda t, decode, _: _named(_LAYOUTS, t["$layout"], "layout"),
     "$memory_format": lambda t, decode, _: _named(_MEMORY_FORMATS, t["$memory_format"], "memory format"),
     "$ellipsis": lambda t, decode, _: ...,

@@ -76,8 +76,6 @@ MALFORMED = {
     "huge header length": (struct.pack("<Q", 2**63) + b"{}", "the header claims"),
     "header length beyond the format": (struct.pack("<Q", 100_000_001) + b"{}", "the header claims"),
     "header cut": (GOOD[:100], "the header claims"),
-    "data cut": (GOOD[:-1], "ends 1 bytes after the file"),
-    "no data": (joined(*parts())[: -len(parts()[1])], "after the file"),
     "trailing byte": (GOOD + b"\0", "1 bytes after the last tensor"),
     "bad utf-8": (joined(b'{"a\xff": 1}', b""), "no JSON"),
     "header is a list": (joined([], b""), "no JSON object"),
@@ -166,6 +164,16 @@ def test_damaged_data_are_seen_by_the_digest(data: bytes) -> None:
     with pytest.raises(BundleCorrupt, match="digest"):
         load_bundle(data)
     assert load_bundle(data, verify=False).header.seq == 0
+
+
+CUT = {"one byte": GOOD[:-1], "all data": joined(*parts())[: -len(parts()[1])]}
+
+
+@pytest.mark.parametrize("verify", [True, False])
+@pytest.mark.parametrize("data", CUT.values(), ids=CUT.keys())
+def test_a_file_that_was_cut_off_is_corrupt(data: bytes, verify: bool) -> None:
+    with pytest.raises(BundleCorrupt, match="after the file: it was cut off"):
+        load_bundle(data, verify=verify)
 
 
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])

@@ -220,7 +220,9 @@ BAD_TREES = {
     "size of floats": ({"$size": [1.5]}, "other than integers"),
     "unknown dtype": ({"$dtype": "load"}, "'load' is no dtype"),
     "dtype list": ({"$dtype": []}, "is no dtype"),
-    "unknown device": ({"$device": "rm -rf"}, "$device"),
+    "unknown device": ({"$device": "rm -rf"}, "'rm -rf' is no device"),
+    "device by number": ({"$device": 0}, "0 is no device"),
+    "device beyond all": ({"$device": "cuda:128"}, "'cuda:128' is no device"),
     "unknown layout": ({"$layout": "jagged_file"}, "is no layout"),
     "unknown memory format": ({"$memory_format": "x"}, "is no memory format"),
     "range of none": ({"$range": []}, "$range"),
@@ -241,6 +243,14 @@ BAD_TREES = {
     "numpy odd hex": ({"$numpy": "<f8", "hex": "0"}, "$numpy"),
     "too deep": (deep(200), "nested deeper than 128"),
 }
+
+
+VENDOR_DEVICES = {"npu:3": "privateuseone:3", "npu": "privateuseone", "cuda:1": "cuda:1"}
+
+
+@pytest.mark.parametrize(("name", "here"), VENDOR_DEVICES.items())
+def test_a_device_of_another_host_is_read_where_its_package_is_missing(name: str, here: str) -> None:
+    assert decode_tree({"$device": name}, {}) == torch.device(here)
 
 
 @pytest.mark.parametrize(("tree", "message"), BAD_TREES.values(), ids=BAD_TREES.keys())
