@@ -17,7 +17,7 @@ import threading
 import time
 from pathlib import Path
 
-from . import files
+from . import files, spare
 from .options import SpoolOptions
 from .process import this_process
 
@@ -46,6 +46,7 @@ class Consumer:
         self._generation = 0
         self._heartbeat: Heartbeat | None = None
         self._left: list[Path] = []
+        self._spent = False
         self.own = ""
 
     @property
@@ -55,6 +56,16 @@ class Consumer:
 
     def join(self) -> None:
         """Become known, or known anew when the sign of life was interrupted for too long. Raises OSError."""
+        try:
+            self._join()
+        except OSError as error:
+            if error.errno not in files.FULL or not spare.spend(self._root):
+                raise
+            self._spent = True
+            log.warning("%s: the file system is full; the room set aside for readers is used", self._root)
+            self._join()
+
+    def _join(self) -> None:
         if self._heartbeat is None:
             mode = files.folder_mode(self._options.mode)
             for folder in (CLAIMED, CONSUMERS):
@@ -108,6 +119,9 @@ class Consumer:
             with contextlib.suppress(OSError):
                 files.remove_folder(folder)
         self._left.clear()
+        if self._spent:
+            self._spent = False
+            spare.keep(self._root, self._options.mode)
 
 
 class Heartbeat:

@@ -7,6 +7,7 @@
     {spool}/claimed/{consumer}.{generation}/r{R}.t{S}.…     taken by that consumer
     {spool}/consumers/{consumer}.{generation}.json          its heartbeat
     {spool}/quarantine/rank{R}/step{S}/…                    never deleted; a JSON beside each says why
+    {spool}/spare                                           room for a reader that starts on a full disk
 
 Publish: write a hidden temporary name, checked close, sync by policy, rename. Claim: one rename out of the step folder;
 ENOENT means that somebody else was quicker. End: the caller makes its result durable, then `done` unlinks the claim; ENOENT
@@ -22,7 +23,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from . import files
+from . import files, spare
 from .bundle import Bundle
 from .claims import DirectoryClaim
 from .codec import encode_bundle
@@ -90,6 +91,7 @@ class DirectorySpool(Spool):
             first = files.make_folder(folder, files.folder_mode(self.options.mode))
         session = SessionFile(folder, info, self.options.mode, first=first)
         self._tags[info.session] = session.tag
+        spare.keep(self.root, self.options.mode)
         return session
 
     def claim(self, timeout: float = 0.0, *, ranks: Collection[int] | None = None) -> Claim | None:

@@ -71,16 +71,31 @@ class Janitor:
         self._root, self._stale_after, self._give_back = root, stale_after, give_back
         self._observer = Observer(stale_after)
         self._next = float("-inf")
+        self._failing = False
 
     def visit(self, own: str) -> int:
-        """Look at the others if it is time to; returns how many claims were taken back. Raises OSError."""
+        """Look at the others if it is time to; returns how many claims were taken back.
+
+        Raises OSError when the others cannot be seen. What cannot be taken back now (no room for its folder) must not keep a
+        reader from what is ready: it is logged, and the next visit tries again.
+        """
         now = time.monotonic()
         if now < self._next:
             return 0
         self._next = now + min(self._stale_after / 4, 1.0)
         folders = [name for name in files.names_if_any(self._root / CLAIMED) if name != own]
         dead = self._observer.look(self.record_of, folders)
-        return self.take_back_alone(dead) if dead else 0
+        if not dead:
+            return 0
+        try:
+            taken = self.take_back_alone(dead)
+        except OSError as error:
+            if not self._failing:
+                log.warning("%s: claims of %s could not be taken back yet: %s", self._root, ", ".join(dead), error)
+            self._failing = True
+            return 0
+        self._failing = False
+        return taken
 
     def record_of(self, consumer: str) -> bytes:
         """A consumer's heartbeat as it stands; empty when there is none."""
@@ -89,7 +104,10 @@ class Janitor:
         return b""
 
     def take_back_alone(self, dead: list[str]) -> int:
-        """One janitor at a time; where the lock cannot be had for want of space or rights, each rename still has one winner."""
+        """One janitor at a time; where the lock cannot be had for want of space or rights, each rename still has one winner.
+
+        Raises OSError when some claim could not be given back; the others were.
+        """
         from filelock import SoftReadWriteLock, Timeout
 
         lock = SoftReadWriteLock(
@@ -113,17 +131,27 @@ class Janitor:
                 lock.release()
 
     def _take_back(self, dead: list[str]) -> int:
-        """Give back every claim of these consumers, and forget them."""
-        taken = 0
+        """Give back every claim of these consumers, and forget those of whom nothing is left."""
+        total = 0
+        failed: OSError | None = None
         for consumer in dead:
             folder = self._root / CLAIMED / consumer
-            for name in files.names_if_any(folder):
-                if parse_claim_name(name) is not None:
+            claims = [name for name in files.names_if_any(folder) if parse_claim_name(name) is not None]
+            taken = 0
+            for name in claims:
+                try:
                     self._give_back(folder, name)
                     taken += 1
-            with contextlib.suppress(OSError):
-                files.remove_folder(folder)
-            with contextlib.suppress(OSError):
-                files.unlink(self._root / CONSUMERS / f"{consumer}.json")
-            log.warning("%s: consumer %s is gone; %d of its claims were taken back", self._root, consumer, taken)
-        return taken
+                except OSError as error:
+                    failed = error
+            if taken:
+                log.warning("%s: consumer %s is gone; %d of its claims were taken back", self._root, consumer, taken)
+            total += taken
+            if taken == len(claims):
+                with contextlib.suppress(OSError):
+                    files.remove_folder(folder)
+                with contextlib.suppress(OSError):
+                    files.unlink(self._root / CONSUMERS / f"{consumer}.json")
+        if failed is not None:
+            raise failed
+        return total

@@ -84,11 +84,12 @@ class Mover:
                 files.rename(source, target)
                 return True
             except OSError as error:
-                if error.errno not in files.GONE:
-                    raise
                 # RACE: the source has gone, or the target's folder has: a listing tells which, a lookup might not on NFS.
-                if source.name not in files.names_if_any(source.parent) or not left:
-                    return False
+                if source.name not in files.names_if_any(source.parent):
+                    # Where a reply was lost on NFS, it has gone to the target, whatever the error says.
+                    return target.name in files.names_if_any(target.parent)
+                if error.errno not in files.GONE or not left:
+                    raise
                 missing = [target.parent, *target.parent.parents]
                 for folder in reversed(missing[: missing.index(self._root)]):
                     files.make_folder(folder, self._folder_mode)
