@@ -32,6 +32,16 @@ class Faults:
     seen: list[str] = field(default_factory=list)
     dead: bool = False
 
+    @property
+    def hit(self) -> str | None:
+        """The call that went wrong; None when there were fewer calls than that."""
+        return self.seen[self.at] if 0 <= self.at < len(self.seen) else None
+
+    @property
+    def in_sequence(self) -> bool:
+        """Whether a lost reply was asked of a sequence of ours, not of a system call: one of the calls in it stands for that."""
+        return self.after and self.error is not None and self.hit in ("write_new", "replace_small")
+
     def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         def faulty(*args: Any, **kwargs: Any) -> Any:
             if threading.current_thread() is not threading.main_thread():
