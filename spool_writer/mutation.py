@@ -45,11 +45,15 @@ def _value(name: str, place: int, args: tuple[Any, ...], kwargs: Mapping[str, An
 
 
 _NONE: tuple[Argument, ...] = ()
+# Vendor operators that write to arguments which their schema does not mark.
+_UNMARKED: dict[str, tuple[Argument, ...]] = {"npu_apply_rotary_pos_emb": (0, 1, "query", "key")}
 
 
 @functools.lru_cache(maxsize=8192)
 def _by_name(function: Callable[..., Any], base: str) -> tuple[Argument, ...]:
     """What the name or the schema of a function says; the same for all its calls."""
+    if base in _UNMARKED:
+        return _UNMARKED[base]
     if isinstance(function, OpOverload):
         return _of_schemas([function._schema])
     if isinstance(function, OpOverloadPacket):

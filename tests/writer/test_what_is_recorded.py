@@ -113,6 +113,22 @@ def test_a_call_that_writes_unannounced_is_not_trusted(record: Any) -> None:
     assert "signature does not name" in (bundle.header.skip or "")
 
 
+def test_a_vendor_operator_that_writes_without_a_mark_in_its_schema(record: Any) -> None:
+    library = torch.library.Library("npu", "FRAGMENT")
+    library.define("npu_apply_rotary_pos_emb(Tensor query, Tensor key) -> (Tensor, Tensor)")
+
+    def rotate(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+        query.mul_(2), key.mul_(3)
+        return query.clone(), key.clone()
+
+    library.impl("npu_apply_rotary_pos_emb", rotate, "CPU")
+    q, k = v(1, 2), v(3, 4)
+    [bundle] = record(lambda debugger: torch.ops.npu.npu_apply_rotary_pos_emb(q, k))
+    assert bundle.header.api == "NPU.npu_apply_rotary_pos_emb.0"
+    assert [value.tolist() for value in bundle.args] == [[1, 2], [3, 4]]
+    assert {place: value.tolist() for place, value in bundle.mutated.items()} == {"args[0]": [2, 4], "args[1]": [9, 12]}
+
+
 KINDS: dict[str, Callable[[], Any]] = {
     "transposed": lambda: torch.randn(3, 4).t(),
     "channels last": lambda: torch.randn(2, 3, 4, 5).to(memory_format=torch.channels_last),
