@@ -38,6 +38,7 @@ bench: $(STAMP)
 	$(PY) benchmarks/publish.py
 	$(PY) benchmarks/end_to_end.py
 	$(PY) benchmarks/compare.py
+	$(PY) benchmarks/lan.py
 
 # The tool that users come from, in an environment of its own: the oracle of tests marked "peer".
 peer: $(STAMP)
