@@ -24,6 +24,7 @@ from .opening import open_spool
 from .options import SpoolOptions
 from .purging import PurgeReport, purge
 from .version import __version__
+from .waiting import Waiting, WaitingFile, Wanted
 
 __all__ = [
     "Bundle",
@@ -50,6 +51,9 @@ __all__ = [
     "SpoolOptions",
     "SpoolStats",
     "SpoolUnavailable",
+    "Waiting",
+    "WaitingFile",
+    "Wanted",
     "__version__",
     "bundle_name",
     "dump_bundle",

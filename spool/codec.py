@@ -131,11 +131,17 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
 
 def read_header(path: str | os.PathLike[str], *, most: int = MAX_HEADER) -> CallHeader:
     """Read the header alone, of at most so many bytes: no data, no digest check."""
+    return read_front(path, most=most)[0]
+
+
+def read_front(path: str | os.PathLike[str], *, most: int = MAX_HEADER) -> tuple[CallHeader, Mapping[str, Any]]:
+    """Read the header and the table of tensors, of at most so many bytes: no data, no digest check."""
     with Path(path).open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > min(most, os.fstat(file.fileno()).st_size - 8):
             raise BundleMalformed(f"{path}: the header claims {size} bytes, more than the file holds or {most} allow")
-        return _header(_json(file.read(size)))
+        table = _json(file.read(size))
+    return _header(table), {name: entry for name, entry in table.items() if name != "__metadata__"}
 
 
 def _data_start(first: bytes | memoryview, size: int) -> int:

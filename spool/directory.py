@@ -32,13 +32,14 @@ from .counting import Counter, waiting_of
 from .errors import SpoolError, SpoolUnavailable
 from .interface import Claim, Session, SessionInfo, SessionRecord, Spool, SpoolStats
 from .janitor import Janitor
-from .listing import Listing, ranks_of, steps_of
+from .listing import Listing, bundles_in, ranks_of, steps_of
 from .moves import Mover
 from .names import BundleName, Place
 from .options import SpoolOptions
 from .publisher import Publisher
 from .room import Room, full
 from .session_files import SessionFile, read_sessions, sessions_in
+from .waiting import Waiting, WaitingFile, Wanted
 
 log = logging.getLogger("spool_check.spool")
 
@@ -94,7 +95,9 @@ class DirectorySpool(Spool):
         spare.keep(self.root, self.options.mode)
         return session
 
-    def claim(self, timeout: float = 0.0, *, ranks: Collection[int] | None = None) -> Claim | None:
+    def claim(
+        self, timeout: float = 0.0, *, ranks: Collection[int] | None = None, wanted: Wanted | None = None
+    ) -> Claim | None:
         deadline = time.monotonic() + timeout
         pause = _POLL[0]
         while True:
@@ -102,6 +105,7 @@ class DirectorySpool(Spool):
             started = time.monotonic()
             try:
                 with self._lock:
+                    self._listing.ask(wanted)
                     claim = self._claim_now(ranks)
                 if claim is not None:
                     return claim
@@ -118,6 +122,14 @@ class DirectorySpool(Spool):
             rest = min(max(pause, _LOOK_SHARE * (now - started)), _LONGEST_PAUSE)
             self.wake.wait(min(rest, deadline - now))
             pause = min(2 * pause, _POLL[1])
+
+    def waiting(self, *, ranks: Collection[int] | None = None) -> Iterator[Waiting]:
+        with self._translated("the bundles could not be listed"):
+            for rank, folder in sorted(ranks_of(self.root)):
+                if ranks is None or rank in ranks:
+                    for step, inside in sorted(steps_of(folder)):
+                        for place, parsed in sorted(bundles_in(inside, rank, step), key=lambda found: found[1].seq):
+                            yield WaitingFile.at(self.root, place, parsed)
 
     def _claim_now(self, ranks: Collection[int] | None) -> DirectoryClaim | None:
         """One bundle if there is any. Raises OSError."""

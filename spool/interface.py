@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Protocol
 
 from .bundle import Bundle
+from .waiting import Waiting, Wanted
 
 COUNTS = ("seen", "captured", "filtered", "unreplayable", "dropped", "published", "errors")
 STATES = ("open", "closed", "failed")
@@ -126,8 +127,17 @@ class Spool(ABC):
         """
 
     @abstractmethod
-    def claim(self, timeout: float = 0.0, *, ranks: Collection[int] | None = None) -> Claim | None:
-        """Take one bundle, in execution order within a rank and fair over ranks; None after `timeout` seconds without."""
+    def claim(
+        self, timeout: float = 0.0, *, ranks: Collection[int] | None = None, wanted: Wanted | None = None
+    ) -> Claim | None:
+        """Take one bundle, in execution order within a rank and fair over ranks; None after `timeout` seconds without.
+
+        What `wanted` refuses stays where it is. It is asked once for each look at the spool.
+        """
+
+    @abstractmethod
+    def waiting(self, *, ranks: Collection[int] | None = None) -> Iterator[Waiting]:
+        """What is ready, in execution order within a rank; nothing is taken."""
 
     @abstractmethod
     def open_session(self, info: SessionInfo) -> Session:

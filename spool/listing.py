@@ -16,6 +16,7 @@ from pathlib import Path
 
 from . import files
 from .names import BundleName, Place, parse_bundle_name, rank_of, step_of
+from .waiting import WaitingFile, Wanted
 
 Found = tuple[Place, BundleName]
 
@@ -43,6 +44,14 @@ class Listing:
         self._nothing_since: dict[Path, int] = {}
         self._hides = files.is_nfs3(root)
         self._touched = time.monotonic()
+        self._wanted: Wanted | None = None
+
+    def ask(self, wanted: Wanted | None) -> None:
+        """Remember only what `wanted` takes; what is remembered for another question is forgotten."""
+        if wanted is not self._wanted:
+            self._wanted = wanted
+            self._ranks.clear()
+            self._cursor.clear()
 
     def next(self, ranks: Collection[int] | None) -> Found | None:
         """One remembered candidate, of the rank whose turn it is; None when nothing is remembered."""
@@ -101,7 +110,7 @@ class Listing:
             for step, inside in part:
                 if touch:
                     _touch(inside)
-                here = self._waiting(rank, step, inside)
+                here = self._chosen(self._waiting(rank, step, inside))
                 if here and not found:
                     self._cursor[rank] = step
                 found += here
@@ -110,6 +119,10 @@ class Listing:
             if found:
                 break
         return found
+
+    def _chosen(self, here: list[Found]) -> list[Found]:
+        wanted = self._wanted
+        return here if wanted is None else [found for found in here if wanted(WaitingFile.at(self._root, *found))]
 
     def _waiting(self, rank: int, step: int, inside: Path) -> list[Found]:
         """The bundles in one step folder, which is not listed again where its time tells that it still holds none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 
 from .bundle import Bundle
@@ -15,6 +15,7 @@ from .interface import Claim, Session, SessionInfo, SessionRecord, Spool, SpoolS
 from .names import bundle_name
 from .options import SpoolOptions
 from .room import SAMPLE_EVERY
+from .waiting import Waiting, WaitingBytes, Wanted
 
 Place = tuple[int, int, int, str]
 
@@ -99,21 +100,38 @@ class MemorySpool(Spool):
         self.wake.set()
         self._changed.notify_all()
 
-    def claim(self, timeout: float = 0.0, *, ranks: Collection[int] | None = None) -> Claim | None:
+    def claim(
+        self, timeout: float = 0.0, *, ranks: Collection[int] | None = None, wanted: Wanted | None = None
+    ) -> Claim | None:
         with self._changed:
-            found = self._changed.wait_for(lambda: self._next_rank(ranks) is not None, timeout)
-            rank = self._next_rank(ranks)
-            if not found or rank is None:
+            place = self._changed.wait_for(lambda: self._next(ranks, wanted), timeout)
+            if place is None:
                 return None
-            self._last_rank = rank
-            place, entry = self._ready[rank].popitem(last=False)
+            self._last_rank = place[0]
+            entry = self._ready[place[0]].pop(place)
             self._claimed[place] = entry
             self._changed.notify_all()
             return _MemoryClaim(self, place, entry)
 
-    def _next_rank(self, ranks: Collection[int] | None) -> int | None:
+    def waiting(self, *, ranks: Collection[int] | None = None) -> Iterator[Waiting]:
+        with self._changed:
+            found = [
+                WaitingBytes(entry.data, *place)
+                for rank, queue in sorted(self._ready.items())
+                if ranks is None or rank in ranks
+                for place, entry in queue.items()
+            ]
+        yield from found
+
+    def _next(self, ranks: Collection[int] | None, wanted: Wanted | None) -> Place | None:
+        """The first bundle that is wanted of the rank whose turn it is."""
         waiting = sorted(rank for rank, queue in self._ready.items() if queue and (ranks is None or rank in ranks))
-        return next((rank for rank in waiting if rank > self._last_rank), waiting[0] if waiting else None)
+        turns = [rank for rank in waiting if rank > self._last_rank] + [r for r in waiting if r <= self._last_rank]
+        for rank in turns:
+            for place, entry in self._ready[rank].items():
+                if wanted is None or wanted(WaitingBytes(entry.data, *place)):
+                    return place
+        return None
 
     def _finish(self, place: Place, entry: _Entry, *, back: bool = False, reason: str | None = None) -> bool:
         with self._changed:

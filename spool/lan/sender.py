@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NoReturn
 
 import xxhash
@@ -14,6 +14,7 @@ from ..codec import Buffer, encode_bundle
 from ..errors import SpoolError, SpoolFull, SpoolUnavailable
 from ..interface import Claim, Session, SessionInfo, SessionRecord, Spool, SpoolStats
 from ..options import SpoolOptions
+from ..waiting import Waiting, Wanted
 from . import frames
 from .address import parse_url, url_of
 from .limits import SenderLimits
@@ -74,8 +75,13 @@ class SocketSpool(Spool):
             )
         return session.publish(bundle)
 
-    def claim(self, timeout: float = 0.0, *, ranks: Collection[int] | None = None) -> Claim | None:
+    def claim(
+        self, timeout: float = 0.0, *, ranks: Collection[int] | None = None, wanted: Wanted | None = None
+    ) -> Claim | None:
         self._not_here("claim")
+
+    def waiting(self, *, ranks: Collection[int] | None = None) -> Iterator[Waiting]:
+        self._not_here("waiting")
 
     def retry_quarantined(self) -> int:
         self._not_here("retry_quarantined")

@@ -335,3 +335,41 @@ def test_bundle_errors_reach_the_loader(tmp_path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1])
         with pytest.raises(BundleError):
             taken(spool).load()
+
+
+def _calls_of_two_kinds(spool: Spool) -> None:
+    for seq in range(6):
+        dtype = torch.float16 if seq % 3 == 0 else torch.complex128 if seq % 3 == 1 else torch.float32
+        spool.publish(call(seq, torch.ones(2, dtype=dtype), rank=seq % 2, step=seq // 2))
+
+
+QUESTIONS = {
+    "all": (None, [0, 1, 2, 3, 4, 5]),
+    "rank": (lambda waiting: waiting.rank == 1, [1, 3, 5]),
+    "step": (lambda waiting: waiting.step == 1, [2, 3]),
+    "api": (lambda waiting: waiting.api == "Torch.add.4", [4]),
+    "dtype": (lambda waiting: "float16" in waiting.dtypes(), [0, 3]),
+    "stored as pairs": (lambda waiting: "complex128" in waiting.dtypes(), [1, 4]),
+    "session": (lambda waiting: waiting.header().session == "s1", [0, 1, 2, 3, 4, 5]),
+    "nothing": (lambda waiting: False, []),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_what_is_not_wanted_stays(name: str, make: Maker) -> None:
+    spool = make()
+    _calls_of_two_kinds(spool)
+    wanted, seqs = QUESTIONS[name]
+    assert [w.seq for w in spool.waiting() if wanted is None or wanted(w)] == sorted(seqs, key=lambda s: (s % 2, s))
+    assert sorted(key[3] for key in drain(spool, wanted=wanted)) == seqs
+    assert spool.stats().ready == 6 - len(seqs)
+    assert len(drain(spool)) == 6 - len(seqs), "another question finds the rest"
+
+
+def test_a_bundle_that_went_while_it_was_looked_at_is_told(tmp_path: Path) -> None:
+    with open_spool(tmp_path, options=PLAIN) as spool:
+        spool.publish(call(0))
+        [waiting] = spool.waiting()
+        drain(spool)
+        with pytest.raises(SpoolUnavailable, match="another reader may have it"):
+            waiting.dtypes()
