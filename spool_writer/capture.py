@@ -1,176 +1,44 @@
-"""Forward capture: one function mode that sees every call of torch's API, and what it does with each."""
+"""Forward capture: one function mode that sees every call of torch's API."""
 
 from __future__ import annotations
 
-import functools
-import time
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
-from .counting import Counts
-from .device import device_of
-from .filters import Filters
-from .identity import surroundings
-from .mutation import Argument, written_arguments
-from .names import OPENED, Name, name_of
-from .numbering import Numbering
-from .records import CallRecord
-from .snapshot import Snapshots, storages, unseen, versions
-
-
-class Recorder:
-    """Turns one call into a record: numbers it, copies what it needs, runs it, hands the copies on.
-
-    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error
-    of ours is counted and never reaches the training, unless `strict`. Once `silent`, it lets every call pass: for modes
-    that stand on the stacks of other threads, or of a forked child, and that nobody can take off there.
-    """
-
-    silent = False
-
-    def __init__(
-        self,
-        *,
-        session: str,
-        rank: int,
-        producer: Mapping[str, Any],
-        filters: Filters,
-        numbering: Numbering,
-        counts: Counts,
-        hand_on: Callable[[CallRecord], object],
-        strict: bool,
-    ) -> None:
-        self._session, self._rank, self._producer = session, rank, producer
-        self._filters, self._numbering, self._counts = filters, numbering, counts
-        self._hand_on, self._strict = hand_on, strict
-
-    def call(self, name: Name, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run `func` and record it."""
-        step, seq, api = self._numbering.next(*name)
-        self._counts.add("seen")
-        if not self._filters.wants(api):
-            self._counts.add("filtered")
-            return func(*args, **kwargs)
-        before = self._guarded(_Before, func, name[1], args, kwargs)
-        result = func(*args, **kwargs)
-        if before is not None:
-            self._guarded(self._record, before, step, seq, api, args, kwargs, result)
-        return result
-
-    def _guarded(self, action: Callable[..., Any], *details: Any) -> Any:
-        try:
-            return action(*details)
-        except Exception as error:
-            if self._strict:
-                raise
-            self._counts.add("dropped")
-            self._counts.trouble(f"capture {type(error).__name__}", f"a call was not recorded: {error!r}")
-            return None
-
-    def _record(
-        self, before: _Before, step: int, seq: int, api: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
-    ) -> None:
-        with unseen():
-            after = Snapshots()
-            old = before.values
-            new_args = tuple(old[i] if i in old else after.of(value) for i, value in enumerate(args))
-            new_kwargs = {key: old[key] if key in old else after.of(value) for key, value in kwargs.items()}
-            mutated = {
-                _place(key): after.of(args[key] if isinstance(key, int) else kwargs[key]) for key in before.written
-            }
-            new_result = after.of(result)
-            skip = before.surprise()
-        device = device_of((result, args, kwargs)) or str(torch.get_default_device())
-        self._hand_on(
-            CallRecord(
-                session=self._session,
-                rank=self._rank,
-                step=step,
-                seq=seq,
-                api=api,
-                phase="forward",
-                args=() if skip else new_args,
-                kwargs={} if skip else new_kwargs,
-                result=new_result,
-                mutated=mutated,
-                context=before.context,
-                producer={**self._producer, "device": device},
-                time=time.time(),
-                nbytes=before.nbytes + after.nbytes,
-                skip=skip,
-            )
-        )
-
-
-class _Before:
-    """What must be known before a call runs: the values that it may overwrite, and the state that it runs in."""
-
-    def __init__(self, func: Callable[..., Any], base: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        self.context = surroundings()
-        given: dict[Argument, Any] = dict(enumerate(args))
-        given.update(kwargs)
-        self.written = written_arguments(func, base, args, kwargs)
-        self.values: dict[Argument, Any] = {}
-        self._versions: list[tuple[torch.Tensor, int]] = []
-        snapshots = Snapshots()
-        with unseen():
-            if self.written:
-                memory = {storage for place in self.written for storage in storages(given[place])}
-                for place, value in given.items():
-                    # What shares memory with a written argument changes with it.
-                    if place in self.written or not memory.isdisjoint(storages(value)):
-                        self.values[place] = snapshots.of(value)
-            for place, value in given.items():
-                if place not in self.values:
-                    versions(value, self._versions)
-        self.nbytes = snapshots.nbytes
-
-    def surprise(self) -> str | None:
-        """Why the call cannot be replayed after all: it wrote to an argument that nothing announced."""
-        for tensor, version in self._versions:
-            if tensor._version != version:
-                return f"the call wrote to an argument of shape {tuple(tensor.shape)} that its signature does not name"
-        return None
-
-
-def _place(argument: Argument) -> str:
-    return f"args[{argument}]" if isinstance(argument, int) else f"kwargs.{argument}"
+from .backward import ENTRIES, run_backward
+from .names import OPENED, name_of
+from .opened import opened
+from .recorder import Recorder
 
 
 class CaptureMode(TorchFunctionMode):
-    """Sees every call while it is active in a thread, and gives those that are API calls to the recorder."""
+    """Sees every call while it is active in a thread, and gives those that are API calls to the recorder.
 
-    def __init__(self, recorder: Recorder) -> None:
+    With `backward`, the operators of a backward are recorded too.
+    """
+
+    def __init__(self, recorder: Recorder, *, backward: bool = True) -> None:
         super().__init__()
-        self._recorder = recorder
+        self._recorder, self._backward = recorder, backward
 
     def __torch_function__(
         self, func: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
         name = name_of(func)
-        if name is None or self._recorder.silent or _is_hidden():
+        if name is None:
+            if self._backward and func in ENTRIES and not self._recorder.silent and not _is_hidden():
+                return run_backward(self._recorder, func, args, kwargs)
+            return func(*args, **kwargs)
+        if self._recorder.silent or _is_hidden():
             return func(*args, **kwargs)
         if name[1] in OPENED:
             with self:
-                return _opened(func)(*args, **kwargs)
-        return self._recorder.call(name, func, args, kwargs)
-
-
-@functools.lru_cache(maxsize=16)
-def _opened(func: Any) -> Callable[..., Any]:
-    """The function without its own question for modes, so that its body runs while ours is on."""
-    return types.FunctionType(
-        func.__code__,
-        {**func.__globals__, "has_torch_function": lambda relevant: False},
-        func.__name__,
-        func.__defaults__,
-        func.__closure__,
-    )
+                return opened(func)(*args, **kwargs)
+        return self._recorder.forward(name, func, args, kwargs)
 
 
 def _is_hidden() -> bool:

@@ -19,6 +19,7 @@ _OWN_KEYS: dict[str, Key] = {
     "queue_bytes": Key(integer(_MiB), "a number of bytes from 1048576 (1 MiB) on", 1024 * _MiB),
     "threads": Key(integer(1, 64), "an integer from 1 to 64", 2),
     "close_timeout": Key(number(0), "a number of seconds above 0", 600.0),
+    "backward": Key(boolean, "true or false", True),
     "strict": Key(boolean, "true or false", False),
 }
 _SPOOL_KEYS = {**OPTION_KEYS, **_OWN_KEYS}
@@ -68,6 +69,7 @@ class WriterSettings:
     queue_bytes: int = 1024 * _MiB
     threads: int = 2
     close_timeout: float = 600.0
+    backward: bool = True
     strict: bool = False
     options: SpoolOptions = field(default_factory=SpoolOptions)
 

@@ -13,13 +13,14 @@ from typing import Any
 
 from spool import ConfigError, SessionInfo, __version__, open_spool
 
-from .capture import CaptureMode, Recorder
+from .capture import CaptureMode
 from .config import read_settings, settings_of
 from .counting import Counts
 from .filters import Filters
 from .identity import current_rank, new_session, producer
 from .numbering import Numbering
 from .publisher import Publisher
+from .recorder import Recorder
 
 log = logging.getLogger("spool_check")
 
@@ -123,7 +124,7 @@ class PrecisionDebugger:
             return
         if self._settings.step and self._numbering.step not in self._settings.step:
             return
-        self._here.mode = CaptureMode(self._recorder)
+        self._here.mode = CaptureMode(self._recorder, backward=self._settings.backward)
         self._here.mode.__enter__()
 
     def stop(self) -> None:
@@ -144,6 +145,8 @@ class PrecisionDebugger:
         self.stop()
         self._numbering.new_step()
         self._filters.new_step()
+        if self._publisher is not None:
+            self._recorder.new_step()
         selected = self._settings.step
         if selected and self._numbering.step > max(selected):
             self.close()

@@ -117,6 +117,11 @@ def _embedding_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[t
 _STATEFUL: dict[str, State] = {
     "batch_norm": lambda args, kwargs: _batch_norm(args, kwargs),
     "instance_norm": lambda args, kwargs: _instance_norm(args, kwargs),
+    # Operators whose schemas do not say that they write the running statistics.
+    **dict.fromkeys(
+        ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"),
+        lambda args, kwargs: _operator_norm(args, kwargs),
+    ),
     "embedding": _embedding_state,
     "embedding_bag": lambda args, kwargs: _embedding_state(args, kwargs),
 }
@@ -126,6 +131,10 @@ def _batch_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[
     """F.batch_norm has (input, mean, var, …), torch.batch_norm with its nine arguments (input, weight, bias, mean, var, …)."""
     functional = len(args) < 9 or "running_mean" in kwargs
     return _running(1 if functional else 3, "training", 5, False)(args, kwargs)
+
+
+def _operator_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, int]]:
+    return _running(3, "training", 5, False)(args, kwargs)
 
 
 def _instance_norm(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, int]]:

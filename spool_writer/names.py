@@ -87,7 +87,8 @@ def _name_of(function: Any) -> Name | None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _operator_name(function: Any) -> Name | None:
+def operator_name(function: Any) -> Name | None:
+    """(type, base) of an operator of the dispatcher or of its overloads together; None for those that compute nothing."""
     full = str(function._qualified_op_name if isinstance(function, OpOverloadPacket) else function._schema.name)
     space, _, base = full.partition("::")
     if space in ("prim", "profiler", "debugprims", "c10d", "_c10d_functional"):
@@ -115,7 +116,7 @@ def name_of(function: Callable[..., Any]) -> Name | None:
     if found is not None:
         return found
     if isinstance(function, OpOverload | OpOverloadPacket):
-        return _operator_name(function)
+        return operator_name(function)
     return _vendor_name(function)
 
 

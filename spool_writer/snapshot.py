@@ -8,35 +8,47 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
 from .device import to_host
 
+_DisableTorchFunction: Any = torch._C.DisableTorchFunction
+_DisableTorchDispatch: Any = torch._C._DisableTorchDispatch
+_AutoDispatchBelowAutograd: Any = torch._C._AutoDispatchBelowAutograd
 _PLAIN = (Tensor, torch.nn.Parameter)
 _SCALARS = (int, float, bool, str, type(None), torch.dtype, torch.device, type(...))
 _KEPT_AS_THEY_ARE = frozenset(_SCALARS)
 
 
-@contextmanager
-def unseen() -> Iterator[None]:
+class unseen:
     """No function mode, no dispatch mode and no graph see what happens inside."""
-    with torch._C.DisableTorchFunction(), torch.no_grad():
-        if _get_current_dispatch_mode() is None:
-            yield
-        else:
-            with _disable_current_modes():
-                yield
+
+    __slots__ = ("_autograd", "_dispatch", "_functions")
+
+    def __enter__(self) -> None:
+        # Guards of the dispatcher: on from their making until they are deleted, in reverse order.
+        self._functions = _DisableTorchFunction()
+        self._functions.__enter__()
+        self._dispatch = _DisableTorchDispatch()
+        self._autograd = _AutoDispatchBelowAutograd()
+
+    def __exit__(self, *error: object) -> None:
+        del self._autograd
+        del self._dispatch
+        self._functions.__exit__(*error)
 
 
 class Snapshots:
-    """The copies made at one moment of one call; the same tensor is copied once."""
+    """The copies made at one moment of one call; the same tensor is copied once.
 
-    def __init__(self) -> None:
+    With `grad`, copies say like their originals whether gradients are wanted.
+    """
+
+    def __init__(self, *, grad: bool) -> None:
+        self._grad = grad
         self._copies: dict[int, Tensor] = {}
         self._held: list[Tensor] = []
         self.nbytes = 0
@@ -69,6 +81,8 @@ class Snapshots:
         copy = self._copies.get(id(tensor))
         if copy is None:
             copy = _copy(tensor)
+            if self._grad and tensor.requires_grad:
+                copy.requires_grad_()
             self._copies[id(tensor)] = copy
             # The number stands for this tensor only while it lives.
             self._held.append(tensor)
@@ -77,7 +91,7 @@ class Snapshots:
 
 
 def _copy(tensor: Tensor) -> Tensor:
-    source = tensor.detach()
+    source = tensor
     if source.layout is not torch.strided or source.is_quantized or source.is_meta:
         # The bundle refuses these by their kind; nothing is read from them.
         return source
@@ -87,10 +101,8 @@ def _copy(tensor: Tensor) -> Tensor:
         for dim, step in enumerate(stride):
             if step == 0 and shape[dim] > 1:
                 source = source.narrow(dim, 0, 1)
-        copy = to_host(source).expand(shape)
-    else:
-        copy = to_host(source)
-    return copy.requires_grad_() if tensor.requires_grad else copy
+        return to_host(source).expand(shape)
+    return to_host(source)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

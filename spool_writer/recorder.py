@@ -1,0 +1,182 @@
+"""What happens to one recorded call: it is numbered, what it may overwrite is copied, it runs, the rest is copied."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from .counting import Counts
+from .device import device_of
+from .filters import Filters
+from .identity import surroundings
+from .mutation import Argument, written_arguments
+from .names import Name
+from .numbering import Numbering
+from .origins import Origins, next_number
+from .records import CallRecord
+from .snapshot import Snapshots, storages, unseen, versions
+
+
+class Recorder:
+    """Turns one call into a record: numbers it, copies what it needs, runs it, hands the copies on.
+
+    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error
+    of ours is counted and never reaches the training, unless `strict`. Once `silent`, it lets every call pass: for modes
+    that stand on the stacks of other threads, or of a forked child, and that nobody can take off there.
+    """
+
+    silent = False
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        rank: int,
+        producer: Mapping[str, Any],
+        filters: Filters,
+        numbering: Numbering,
+        counts: Counts,
+        hand_on: Callable[[CallRecord], object],
+        strict: bool,
+    ) -> None:
+        self._session, self._rank, self._producer = session, rank, producer
+        self._filters, self._numbering, self._counts = filters, numbering, counts
+        self._hand_on, self._strict = hand_on, strict
+        self.origins = Origins()
+
+    def new_step(self) -> None:
+        """The graphs of the last step are done with."""
+        self.origins.new_step()
+
+    def forward(self, name: Name, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run `func`, a call of torch's API, and record it."""
+        place = self._place(name)
+        first = next_number()
+        result = self._run(place, "forward", None, name, func, args, kwargs)
+        self.origins.note(first, next_number(), place[2], name)
+        return result
+
+    def backward(
+        self, name: Name, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], origin: str | None
+    ) -> Any:
+        """Run `func`, an operator that a backward runs for the call `origin`, and record it."""
+        return self._run(self._place(name), "backward", origin, name, func, args, kwargs)
+
+    def _place(self, name: Name) -> tuple[int, int, str]:
+        """Step, seq and full name of this call."""
+        self._counts.add("seen")
+        return self._numbering.next(*name)
+
+    def _run(
+        self,
+        place: tuple[int, int, str],
+        phase: str,
+        origin: str | None,
+        name: Name,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        if not self._filters.wants(place[2]):
+            self._counts.add("filtered")
+            return func(*args, **kwargs)
+        before = self._guarded(_Before, phase, func, name[1], args, kwargs)
+        result = func(*args, **kwargs)
+        if before is not None:
+            self._guarded(self._record, before, place, phase, origin, args, kwargs, result)
+        return result
+
+    def _guarded(self, action: Callable[..., Any], *details: Any) -> Any:
+        try:
+            return action(*details)
+        except Exception as error:
+            if self._strict:
+                raise
+            self._counts.add("dropped")
+            self._counts.trouble(f"capture {type(error).__name__}", f"a call was not recorded: {error!r}")
+            return None
+
+    def _record(
+        self,
+        before: _Before,
+        place: tuple[int, int, str],
+        phase: str,
+        origin: str | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        result: Any,
+    ) -> None:
+        step, seq, api = place
+        with unseen():
+            after = Snapshots(grad=phase == "forward")
+            old = before.values
+            new_args = tuple(old[i] if i in old else after.of(value) for i, value in enumerate(args))
+            new_kwargs = {key: old[key] if key in old else after.of(value) for key, value in kwargs.items()}
+            mutated = {
+                _place(key): after.of(args[key] if isinstance(key, int) else kwargs[key]) for key in before.written
+            }
+            new_result = after.of(result)
+            skip = before.surprise()
+        device = device_of((result, args, kwargs)) or str(torch.get_default_device())
+        self._hand_on(
+            CallRecord(
+                session=self._session,
+                rank=self._rank,
+                step=step,
+                seq=seq,
+                api=api,
+                phase=phase,
+                args=() if skip else new_args,
+                kwargs={} if skip else new_kwargs,
+                result=new_result,
+                mutated=mutated,
+                context=before.context,
+                producer={**self._producer, "device": device},
+                time=time.time(),
+                nbytes=before.nbytes + after.nbytes,
+                origin=origin,
+                skip=skip,
+            )
+        )
+
+
+class _Before:
+    """What must be known before a call runs: the values that it may overwrite, and the state that it runs in."""
+
+    def __init__(
+        self, phase: str, func: Callable[..., Any], base: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        self.context = surroundings()
+        given: dict[Argument, Any] = dict(enumerate(args))
+        given.update(kwargs)
+        self.written = written_arguments(func, base, args, kwargs)
+        self.values: dict[Argument, Any] = {}
+        self._versions: list[tuple[torch.Tensor, int]] = []
+        snapshots = Snapshots(grad=phase == "forward")
+        with unseen():
+            if self.written:
+                memory = {storage for place in self.written for storage in storages(given[place])}
+                for place, value in given.items():
+                    # What shares memory with a written argument changes with it.
+                    if place in self.written or not memory.isdisjoint(storages(value)):
+                        self.values[place] = snapshots.of(value)
+            if phase == "forward":
+                # An operator's schema says what it writes; versions are counted above the dispatcher.
+                for place, value in given.items():
+                    if place not in self.values:
+                        versions(value, self._versions)
+        self.nbytes = snapshots.nbytes
+
+    def surprise(self) -> str | None:
+        """Why the call cannot be replayed after all: it wrote to an argument that nothing announced."""
+        for tensor, version in self._versions:
+            if tensor._version != version:
+                return f"the call wrote to an argument of shape {tuple(tensor.shape)} that its signature does not name"
+        return None
+
+
+def _place(argument: Argument) -> str:
+    return f"args[{argument}]" if isinstance(argument, int) else f"kwargs.{argument}"
