@@ -14,21 +14,22 @@ import click
 OK, FAILED, USAGE, ENVIRONMENT, NOTHING = 0, 1, 2, 3, 5
 
 
-class _Ranks(click.ParamType[tuple[int, ...]]):
-    """`0,1,4-7` as a tuple of ranks."""
+class _Numbers(click.ParamType[tuple[int, ...]]):
+    """`0,1,4-7` as a tuple of ranks or steps."""
 
-    name = "ranks"
+    def __init__(self, name: str) -> None:
+        self.name = name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value
-        ranks: list[int] = []
+        numbers: list[int] = []
         for part in str(value).split(","):
             first, dash, last = part.strip().partition("-")
             if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-                self.fail(f"{value!r} is no list of ranks; write numbers and ranges, such as 0,1,4-7", param, ctx)
-            ranks += range(int(first), int(last or first) + 1)
-        return tuple(dict.fromkeys(ranks))
+                self.fail(f"{value!r} is no list of {self.name}; write numbers and ranges, such as 0,1,4-7", param, ctx)
+            numbers += range(int(first), int(last or first) + 1)
+        return tuple(dict.fromkeys(numbers))
 
 
 class _Names(click.ParamType[tuple[str, ...]]):
@@ -85,7 +86,7 @@ def _judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--device", help="auto, cpu, cuda, cuda:1, npu, …  [default: auto]"),
         click.option("--workers", type=click.IntRange(min=0), help="Worker processes; 0 judges in this process."),
-        click.option("--rank", "ranks", type=_Ranks(), help="Only these ranks, such as 0,1,4-7."),
+        click.option("--rank", "ranks", type=_Numbers("ranks"), help="Only these ranks, such as 0,1,4-7."),
         click.option(
             "--profile", help="Limits: default, msprobe-8.3, cann, or a file of your own.  [default: default]"
         ),
@@ -108,6 +109,14 @@ def _judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _selecting_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that pick calls of a batch or a report, beside `--rank`."""
+    step = click.option("--step", "steps", type=_Numbers("steps"), help="Only these steps, such as 0,1,4-7.")
+    api = click.option("--api", "apis", type=_Names(), help="Only these APIs, such as mul,Functional.linear.")
+    dtype = click.option("--dtype", "dtypes", type=_Names(), help="Only calls with a tensor of these types.")
+    return step(api(dtype(command)))
 
 
 def _lan_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -176,17 +185,29 @@ def watch(ctx: click.Context, /, spool: str, as_json: bool, **options: Any) -> N
 @main.command()
 @click.argument("spool")
 @_judging_options
+@_selecting_options
 @click.option("--retry-failed", is_flag=True, help="Take quarantined bundles again.")
-@click.option("--dry-run", is_flag=True, help="Only say what is there.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be judged.")
 @click.pass_context
 def reprocess(ctx: click.Context, /, spool: str, as_json: bool, dry_run: bool, **options: Any) -> None:
-    """Judge what is left in SPOOL, once."""
-    from spool_reader.inspection import status as look
+    """Judge what is left in SPOOL, once; what the options leave out stays there.
+
+    SPOOL may also be a folder of saved failures (`--save-errors`), which keeps them.
+    """
     from spool_reader.watch import reprocess as run
 
     if dry_run:
-        _show_status(look(spool), as_json)
-        ctx.exit(OK)
+        from spool_reader.plan import plan, plan_lines
+        from spool_reader.selection import Selection
+
+        found = plan(
+            spool, Selection(**_given(**{name: options[name] for name in ("ranks", "steps", "apis", "dtypes")}))
+        )
+        if as_json:
+            _print_json(found.to_json())
+        else:
+            click.echo("\n".join(plan_lines(found)))
+        ctx.exit(OK if found.selected else NOTHING)
     ctx.exit(_run(run, spool, as_json, **_given(**options)))
 
 

@@ -115,6 +115,8 @@ class Spool(ABC):
     url: str
     durable: bool
     shareable: bool
+    # `done` leaves the bundle where it is: what is there is judged by every reader anew.
+    keeps: bool = False
     # Set by whoever knows that something was published (a file-system event): it ends the wait inside `claim`.
     wake: threading.Event
 

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from spool import Claim, Spool
+from spool import Claim, Spool, Wanted
 
 from .answers import Died, Judged, Task, Unloadable, Unread
 from .events import Event, Notice, RowWritten
@@ -40,6 +40,7 @@ class Engine:
         summary: Summary,
         emit: Callable[[Event], None],
         ranks: Collection[int] | None,
+        wanted: Wanted | None,
         attempts: int,
     ) -> None:
         self._spool = spool
@@ -48,6 +49,7 @@ class Engine:
         self._summary = summary
         self._emit = emit
         self._ranks = ranks
+        self._wanted = wanted
         self._attempts = attempts
         self._claims: dict[int, Claim] = {}
         self._group: list[_Done] = []
@@ -116,7 +118,7 @@ class Engine:
         room = self._pool.room
         while len(tasks) < room:
             idle = not self._claims and not self._group
-            claim = self._spool.claim(patience if idle else 0.0, ranks=self._ranks)
+            claim = self._spool.claim(patience if idle else 0.0, ranks=self._ranks, wanted=self._wanted)
             if claim is None:
                 break
             self._tickets += 1
@@ -159,7 +161,8 @@ class Engine:
     def _note_quarantined(self, claim: Claim, reason: str) -> None:
         entry = {"rank": claim.rank, "step": claim.step, "seq": claim.seq, "api": claim.api, "reason": reason}
         self._summary.quarantined.append(entry)
-        self._emit(Notice("warning", f"{claim.name} went into quarantine: {reason}"))
+        where = "cannot be judged and stays where it is" if self._spool.keeps else "went into quarantine"
+        self._emit(Notice("warning", f"{claim.name} {where}: {reason}"))
 
     def _tell_internal(self, finding: Finding) -> None:
         message = finding.message

@@ -38,7 +38,10 @@ class RowWritten:
 
 @dataclass(frozen=True)
 class Progress:
-    """The state of things, about once a second; `waiting` says what is waited for, if nothing is to be done."""
+    """The state of things, about once a second; `waiting` says what is waited for, if nothing is to be done.
+
+    `seconds_left` is there where the end is known: in a batch, once there is a rate to go by.
+    """
 
     summary: Summary
     ready: int
@@ -47,6 +50,7 @@ class Progress:
     rate: float
     sessions: tuple[SessionState, ...]
     waiting: str
+    seconds_left: float | None = None
 
 
 @dataclass(frozen=True)

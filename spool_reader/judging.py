@@ -15,6 +15,7 @@ from .call_verdict import CallVerdict
 from .device import Device
 from .replay import FAILURES, Outcome, Replay
 from .rows import INTERNAL, ROW_VERSION, skip_row
+from .selection import names_of
 from .trees import equal_bits
 
 UNSTABLE = "reference: two runs on the same inputs gave different bits"
@@ -99,8 +100,7 @@ class Judge:
             return None
 
     def _check_filters(self, api: str) -> None:
-        operator = api.rpartition(".")[0]
-        names = {api, operator, operator.partition(".")[2]}
+        names = names_of(api)
         if self._white and not names & self._white:
             raise NotReplayable("not in the white list")
         if names & self._black:

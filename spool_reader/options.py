@@ -9,6 +9,7 @@ from pathlib import Path
 from spool import ConfigError, SpoolOptions
 
 from .judging import JudgeOptions
+from .selection import Selection
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class ReaderOptions:
         device: `auto`, `cpu`, `cuda`, `cuda:N`, `npu` or `npu:N`.
         workers: worker processes; None is one a device, 0 judges in this process.
         ranks: judge only these; None is all.
+        steps, apis, dtypes: take only bundles of these, as `Selection` says; the rest stays in the spool.
         judge: how calls are judged.
         call_timeout: seconds after which a call that does not end costs its bundle one attempt.
         await_session: a spool that is empty at the start, and whose sessions are all over, waits for the next training.
@@ -34,6 +36,9 @@ class ReaderOptions:
     device: str = "auto"
     workers: int | None = None
     ranks: Collection[int] | None = None
+    steps: Collection[int] | None = None
+    apis: Collection[str] | None = None
+    dtypes: Collection[str] | None = None
     judge: JudgeOptions = field(default_factory=JudgeOptions)
     call_timeout: float = 300.0
     await_session: bool = False
@@ -43,7 +48,13 @@ class ReaderOptions:
     columns: str = "zh"
     spool: SpoolOptions = field(default_factory=SpoolOptions)
 
+    @property
+    def selection(self) -> Selection:
+        """What of the spool this reader is about."""
+        return Selection(self.ranks, self.steps, self.apis, self.dtypes)
+
     def __post_init__(self) -> None:
+        _ = self.selection
         if self.workers is not None and self.workers < 0:
             raise ConfigError(f"workers = {self.workers}: must be 0 (judge in this process) or more")
         if not self.call_timeout > 0:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
-from spool import Spool, SpoolStats, SpoolUnavailable
+from spool import BundleError, Spool, SpoolStats, SpoolUnavailable, Waiting
 
 from .device import worker_devices
 from .engine import Engine
@@ -54,7 +55,12 @@ class Run:
         summary.results = str(results.path)
         if results.resumed:
             summary.checked = sum(summary.verdicts.values()) - summary.verdicts["skip"]
-        self._engine = Engine(spool, results, pool, self._summary, emit, options.ranks, options.spool.attempts)
+        self._selection = options.selection
+        selective = bool(replace(self._selection, ranks=None))
+        wanted = self._wants if selective or spool.keeps else None
+        self._engine = Engine(spool, results, pool, self._summary, emit, options.ranks, wanted, options.spool.attempts)
+        self._selective, self._rows_before = selective, self._summary.rows
+        self._selected: int | None = None
         self._tracker = SessionTracker(options.stale_after, options.ranks)
         self._views = Views(results.path, options.columns)
         self._started = self._told = self._tidied = time.monotonic()
@@ -99,8 +105,10 @@ class Run:
             self._notice(f"{self._spool.retry_quarantined()} bundles taken out of quarantine")
         self._quarantined_before = self._spool.stats().quarantined
         self._tracker.update(self._spool.sessions())
+        if self._selective:
+            self._selected = sum(map(self._wants, self._spool.waiting(ranks=self._options.ranks)))
         while not self._stop.is_set() and self._engine.step(claim=True, patience=_PATIENCE):
-            self._tell("")
+            self._tell("", ends=True)
 
     def finish(self) -> Summary:
         """Settle what is in hand, write the reports, and sum up."""
@@ -168,7 +176,23 @@ class Run:
             return stats.ready
         return sum(count for rank, count in stats.ready_by_rank.items() if rank in self._options.ranks)
 
-    def _tell(self, waiting: str) -> None:
+    def _wants(self, waiting: Waiting) -> bool:
+        """Whether a bundle is selected and, where bundles stay after they are judged, has no row yet."""
+        if not self._selection.wants(waiting):
+            return False
+        try:
+            return not self._spool.keeps or waiting.header().key not in self._results
+        except BundleError:
+            # To be named when it is loaded.
+            return True
+
+    def _seconds_left(self, stats: SpoolStats, now: float) -> float | None:
+        """What is left over the rate of the whole run, so that a slow call does not make it jump."""
+        done = self._summary.rows - self._rows_before
+        left = self._ready(stats) if self._selected is None else max(self._selected - done - self._engine.in_hand, 0)
+        return (left + self._engine.in_hand) * (now - self._started) / done if done else None
+
+    def _tell(self, waiting: str, *, ends: bool = False) -> None:
         now = time.monotonic()
         if now < self._tell_next:
             return
@@ -181,7 +205,14 @@ class Run:
         sessions = tuple(self._tracker.states)
         self._emit(
             Progress(
-                self._summary, self._ready(stats), self._engine.in_hand, stats.quarantined, rate, sessions, waiting
+                self._summary,
+                self._ready(stats),
+                self._engine.in_hand,
+                stats.quarantined,
+                rate,
+                sessions,
+                waiting,
+                self._seconds_left(stats, now) if ends else None,
             )
         )
         if now - self._tidied > _TIDY_SECONDS:

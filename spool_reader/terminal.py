@@ -160,5 +160,14 @@ def _state(event: Progress) -> str:
     quarantined = f", quarantined {event.quarantined}" if event.quarantined else ""
     return (
         f"judged {event.summary.rows} ({event.rate:.0f}/s): {counts or 'none yet'}; "
-        f"ready {event.ready}, in hand {event.in_hand}{quarantined}{waiting}"
+        f"ready {event.ready}, in hand {event.in_hand}{quarantined}{waiting}{_left(event.seconds_left)}"
     )
+
+
+def _left(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"; about {seconds / size:.1f} {unit} left"
+    return f"; about {seconds:.0f} s left"

@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spool import Spool, open_spool
+from spool import ConfigError, Spool
 
 from .device import worker_devices
 from .events import Listener
 from .judging import JudgeOptions, load_profile
 from .options import ReaderOptions
+from .places import open_place
 from .pool import InProcess, Pool
 from .results import ResultsFolder
 from .run import Run
@@ -36,6 +37,12 @@ def watch(
     Options are those of `ReaderOptions` and `JudgeOptions`. `stop` finishes the bundles in hand first, `abort` gives
     them back at once. A session whose writer has gone silent counts as over and is reported as incomplete.
     """
+    for name in ("steps", "apis", "dtypes"):
+        if options.get(name) is not None:
+            raise ConfigError(
+                f"{name} = {options[name]!r}: a reader that follows a spool has to empty it; use `white_list` or "
+                "`black_list`, which give what is left out its skip rows, or `reprocess`"
+            )
     with _run(spool, on_event, stop, abort, options) as run:
         run.follow()
         return run.finish()
@@ -50,7 +57,7 @@ def reprocess(
     abort: threading.Event | None = None,
     **options: Any,
 ) -> Summary:
-    """Judge once what is ready in the spool, and return; the options are those of `watch`."""
+    """Judge once what is ready in a spool, or saved in a folder of failures; the options are those of `watch`."""
     with _run(spool, on_event, stop, abort, options) as run:
         run.drain()
         return run.finish()
@@ -81,7 +88,7 @@ def _run(
     emit = on_event or (lambda event: None)
     own = not isinstance(spool, Spool)
     settings = replace(options.spool, stale_after=options.stale_after)
-    opened = open_spool(spool, options=settings) if not isinstance(spool, Spool) else spool
+    opened = open_place(spool, settings) if not isinstance(spool, Spool) else spool
     summary = Summary()
     stop, abort = stop or threading.Event(), abort or threading.Event()
     try:
