@@ -107,7 +107,7 @@ class RepeatMode(TorchFunctionMode):
     ) -> Any:
         kwargs = kwargs or {}
         # An operator: the dispatch mode itself is calling on.
-        if type(func) is OpOverload:
+        if torch.compiler.is_compiling() or type(func) is OpOverload:
             return func(*args, **kwargs)
         node = _current_node()
         if func in ENTRIES:
@@ -123,7 +123,10 @@ class RepeatMode(TorchFunctionMode):
         outer = here.repeating, here.repeated
         here.repeating, here.repeated = True, self._first_run(node, name)
         try:
-            return func(*args, **kwargs)
+            result = func(*args, **kwargs)
+            if here.repeated is not None:
+                self._origins.note_repeated(here.repeated, name)
+            return result
         finally:
             here.repeating, here.repeated = outer
 

@@ -28,12 +28,13 @@ class CaptureMode(TorchFunctionMode):
         self, func: Callable[..., Any], _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        # First of all: a compiler traces this very method, up to here and no further.
+        if _is_hidden() or self._recorder.silent:
+            return func(*args, **kwargs)
         name = name_of(func)
         if name is None:
-            if self._backward and func in ENTRIES and not self._recorder.silent and not _is_hidden():
+            if self._backward and func in ENTRIES:
                 return run_backward(self._recorder, func, args, kwargs)
-            return func(*args, **kwargs)
-        if self._recorder.silent or _is_hidden():
             return func(*args, **kwargs)
         if name[1] in OPENED:
             with self:

@@ -81,6 +81,12 @@ class Origins:
             self._calls(engine=True).add(since, number, api, None)
             self._here.number = number
 
+    def note_repeated(self, api: str, name: Name) -> None:
+        """`api` has run again; if still without a graph, it will run once more, for a region within the region."""
+        if not torch.is_grad_enabled():
+            number = next_number()
+            self._calls(engine=True).add(number, number, api, name)
+
     def _calls(self, *, engine: bool) -> _Calls:
         thread = threading.get_ident()
         calls = self._threads.get(thread)
