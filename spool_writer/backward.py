@@ -114,7 +114,7 @@ class RepeatMode(TorchFunctionMode):
             with nullcontext() if node is None else self._origins.nested(), self:
                 return opened(func)(*args, **kwargs)
         name = name_of(func)
-        if name is None or node is None:
+        if name is None or node is None or self._is_gradient(node):
             return func(*args, **kwargs)
         if name[1] in OPENED:
             with self:
@@ -129,6 +129,11 @@ class RepeatMode(TorchFunctionMode):
             return result
         finally:
             here.repeating, here.repeated = outer
+
+    def _is_gradient(self, node: Any) -> bool:
+        """Whether Python code is the backward of a recorded call, as with operators that define theirs in Python."""
+        written_here = isinstance(node, BackwardCFunction) and not torch.is_grad_enabled()
+        return written_here and self._origins.maker_of(node._sequence_nr()) is not None
 
     def _first_run(self, node: Any, name: Name) -> str | None:
         # Only a node written in Python can run a forward again and then a backward through it.
