@@ -92,6 +92,7 @@ def _judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
         click.option("--white-list", type=_Names(), help="Judge only these APIs, such as conv1d,conv2d."),
         click.option("--black-list", type=_Names(), help="Do not judge these APIs."),
+        click.option("--known", type=click.Path(path_type=Path), help="A list of known differences (JSON)."),
         click.option("--save-errors", type=click.Path(path_type=Path), help="Keep failing bundles in this folder."),
         click.option(
             "--columns", type=click.Choice(["zh", "en"]), help="Column names of the CSV files.  [default: zh]"

@@ -53,6 +53,7 @@ _READER_KEYS: dict[str, Key] = {
     "workers": Key(optional(integer(0)), "an integer from 0 on"),
     "profile": Key(optional(text), "default, msprobe-8.3, cann, or the path of a file of limits"),
     "columns": Key(optional(choice("zh", "en")), "zh or en"),
+    "known": Key(optional(text), "the path of a list of known differences"),
     "call_timeout": Key(optional(number(0)), "a number of seconds above 0"),
 }
 

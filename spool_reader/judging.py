@@ -13,6 +13,7 @@ from spool import Bundle, ConfigError, NotReplayable
 from .allowlist import Target, resolve
 from .call_verdict import CallVerdict
 from .device import Device
+from .known import KnownDifference, with_known
 from .replay import FAILURES, Outcome, Replay
 from .rows import INTERNAL, ROW_VERSION, skip_row
 from .selection import names_of
@@ -33,6 +34,7 @@ class JudgeOptions:
         white_list: judge only these APIs; empty means all. Names as `mul`, `Tensor.mul` or `Tensor.mul.3`.
         black_list: never judge these.
         save_errors: folder that keeps failing bundles.
+        known: errors that are expected.
         imports: modules that a worker imports first, such as one that registers references with `fused_ops.register`.
     """
 
@@ -43,6 +45,7 @@ class JudgeOptions:
     white_list: tuple[str, ...] = ()
     black_list: tuple[str, ...] = ()
     save_errors: Path | None = None
+    known: tuple[KnownDifference, ...] = ()
     imports: tuple[str, ...] = ()
 
 
@@ -63,6 +66,7 @@ class Judge:
         self._repeat = options.repeat
         self._white = frozenset(options.white_list)
         self._black = frozenset(options.black_list)
+        self._known = options.known
         device.prepare(tf32=options.tf32)
 
     def row(self, bundle: Bundle) -> dict[str, Any]:
@@ -124,7 +128,7 @@ class Judge:
         verdict.judge_result(uncompared)
         verdict.judge_mutated()
         timings["judge"] = round(clock() - start, 6)
-        return {
+        row = {
             "v": ROW_VERSION,
             "session": header.session,
             "rank": header.rank,
@@ -140,6 +144,7 @@ class Judge:
             "notes": [*reference.notes, *notes, *(() if stable is not False else (UNSTABLE,))],
             "timings": timings,
         }
+        return with_known(row, self._known, header.producer)
 
     def _stable(self, replay: Replay, reference: Outcome) -> bool | None:
         """Whether a second run gives the same bits; None when it was not asked for."""

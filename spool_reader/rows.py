@@ -20,7 +20,11 @@ Key = tuple[str, int, int, int]
 
 @dataclass(frozen=True)
 class Finding:
-    """What summaries keep of a row. `ratio` is the worst metric over its limit: above 1 fails."""
+    """What summaries keep of a row.
+
+    `ratio` is the worst metric over its limit: above 1 fails. `known` names the known differences that cover its errors,
+    `expired` those that would cover some, had their version not come.
+    """
 
     session: str
     rank: int
@@ -32,6 +36,8 @@ class Finding:
     standard: str
     ratio: float | None
     message: str
+    known: tuple[str, ...] = ()
+    expired: tuple[str, ...] = ()
 
     @property
     def key(self) -> Key:
@@ -62,6 +68,8 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
         str(row.get("standard") or ""),
         max(known, default=None),
         str(row.get("message") or ""),
+        tuple(map(str, row.get("known") or ())),
+        tuple(map(str, row.get("known_expired") or ())),
     )
 
 

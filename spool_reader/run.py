@@ -53,6 +53,7 @@ class Run:
         self._abort = abort
         self._summary = summary
         summary.results = str(results.path)
+        summary.listed = tuple(entry.label for entry in options.judge.known)
         if results.resumed:
             summary.checked = sum(summary.verdicts.values()) - summary.verdicts["skip"]
         self._selection = options.selection

@@ -44,8 +44,9 @@ class Summary:
     """Counts over rows; `checked` and `quarantined` are of this run, all else of the whole results folder.
 
     `quarantine_growth` is by how many bundles the spool's quarantine grew meanwhile, whoever put them there;
-    `internal` counts the skip rows of calls on which this tool itself failed, `repeated` bundles whose call had its row
-    already, such as after a crash between row and deletion.
+    `known` counts calls by the known difference that covers them, `expired` those that one would cover, had its version
+    not come; `listed` are all entries of the list in use; `internal` counts the skip rows of calls on which this tool
+    itself failed, `repeated` bundles whose call had its row already, such as after a crash between row and deletion.
     """
 
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -55,6 +56,9 @@ class Summary:
     quarantined: list[dict[str, Any]] = field(default_factory=list)
     quarantine_growth: int = 0
     internal: int = 0
+    known: Counter[str] = field(default_factory=Counter)
+    expired: Counter[str] = field(default_factory=Counter)
+    listed: tuple[str, ...] = ()
     checked: int = 0
     fenced: int = 0
     repeated: int = 0
@@ -71,6 +75,8 @@ class Summary:
         self.operators.setdefault(finding.operator, Counter())[finding.verdict] += 1
         severity = SEVERITY[finding.verdict]
         self.internal += severity == 0 and finding.message.startswith(INTERNAL)
+        self.known.update(finding.known)
+        self.expired.update(finding.expired)
         if severity >= SEVERITY["error"]:
             self._note_divergence(finding)
         if severity > 0:
@@ -119,6 +125,11 @@ class Summary:
         return max(len(self.quarantined), self.quarantine_growth)
 
     @property
+    def unused(self) -> list[str]:
+        """Entries of the list of known differences that no call needed: fixed, misspelt, or not run."""
+        return [label for label in self.listed if label not in self.known and label not in self.expired]
+
+    @property
     def exit_code(self) -> int:
         """0 all passed, 1 some failed or could not be judged at all, 5 nothing was checked."""
         if self.failed or self.unjudged or self.internal:
@@ -133,6 +144,8 @@ class Summary:
         more += [f"{self.internal} internal errors"] if self.internal else []
         more += [f"{self.dropped} dropped"] if self.dropped else []
         more += [f"{len(self.incomplete)} incomplete sessions"] if self.incomplete else []
+        more += [f"{len(self.unused)} known differences unused"] if self.unused else []
+        more += [f"{len(self.expired)} known differences expired"] if self.expired else []
         more += ["stopped before the end"] if self.stopped else []
         word = {0: "PASS", 1: "FAIL", 5: "NOTHING CHECKED"}[self.exit_code]
         return f"RESULT {word}: {', '.join([counts or 'no rows', *more])}"
@@ -150,6 +163,9 @@ class Summary:
             "quarantined": self.quarantined,
             "quarantine_growth": self.quarantine_growth,
             "internal": self.internal,
+            "known": dict(self.known),
+            "known_unused": self.unused,
+            "known_expired": dict(self.expired),
             "dropped": self.dropped,
             "fenced": self.fenced,
             "repeated": self.repeated,

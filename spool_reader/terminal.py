@@ -15,7 +15,7 @@ from .summary import Summary
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
-_COLOURS = {"error": "31", "warning": "33", "pass": "32", "skip": "2"}
+_COLOURS = {"error": "31", "warning": "33", "known": "36", "pass": "32", "skip": "2"}
 _HEARTBEAT_SECONDS = 10.0
 _LIVE_ROWS = 8
 
@@ -122,6 +122,12 @@ def summary_lines(summary: Summary, *, colour: bool = False) -> list[str]:
             f"{sanitised(finding.api, 60)}  {sanitised(finding.message, 100)}"
             for finding in bad
         ]
+    lines += [f"known: {count} calls, {sanitised(label, 200)}" for label, count in summary.known.most_common()]
+    lines += [
+        f"known difference past its version, which {count} calls still show: {sanitised(label, 200)}"
+        for label, count in summary.expired.most_common()
+    ]
+    lines += [f"known difference that no call showed: {sanitised(label, 200)}" for label in summary.unused]
     for entry in summary.quarantined[:10]:
         place = f"rank {entry['rank']} step {entry['step']} seq {entry['seq']} {sanitised(entry['api'], 60)}"
         lines.append(f"in quarantine: {place}: {sanitised(entry['reason'], 160)}")

@@ -14,6 +14,7 @@ from spool import ConfigError, Spool
 from .device import worker_devices
 from .events import Listener
 from .judging import JudgeOptions, load_profile
+from .known import read_known
 from .options import ReaderOptions
 from .places import open_place
 from .pool import InProcess, Pool
@@ -34,8 +35,9 @@ def watch(
 ) -> Summary:
     """Judge bundles as they land, until every session is over and the spool is empty.
 
-    Options are those of `ReaderOptions` and `JudgeOptions`. `stop` finishes the bundles in hand first, `abort` gives
-    them back at once. A session whose writer has gone silent counts as over and is reported as incomplete.
+    Options are those of `ReaderOptions` and `JudgeOptions`; `known` may be the path of a list. `stop` finishes the
+    bundles in hand first, `abort` gives them back at once. A session whose writer has gone silent counts as over and is
+    reported as incomplete.
     """
     for name in ("steps", "apis", "dtypes"):
         if options.get(name) is not None:
@@ -71,6 +73,8 @@ def reader_options(options: dict[str, Any]) -> ReaderOptions:
             judging[name] = tuple(judging[name])
     if judging.get("save_errors") is not None:
         judging["save_errors"] = Path(judging["save_errors"])
+    if isinstance(judging.get("known"), (str, Path)):
+        judging["known"] = read_known(judging["known"])
     options["out"] = Path(options["out"])
     load_profile(str(judging.get("profile", "default")))
     return ReaderOptions(judge=JudgeOptions(**judging), **options)
