@@ -36,7 +36,8 @@ def sweep(
     chunk: int | None = None,
 ) -> Totals:
     """Add up a pair of equally shaped real float tensors on one device; `form` is the format of the judged dtype."""
-    n, b = device.reshape(-1), bench.reshape(-1)
+    # One dimension of equal steps is still a view: the compiled loops read element after element.
+    n, b = device.reshape(-1).contiguous(), bench.reshape(-1).contiguous()
     if n.dtype.itemsize == 1:
         n, b = n.to(torch.float32), b.to(torch.float32) if b.dtype.itemsize == 1 else b
     work = torch.float32 if n.dtype in _NARROW and b.dtype in _NARROW else torch.float64

@@ -178,3 +178,25 @@ def test_without_a_compiler_numpy_does_it(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("comparators.native.shutil.which", lambda name: None)
     monkeypatch.setattr("comparators.native._FLAGS", ("-never-built",))
     assert library.__wrapped__() is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("place", ["last of five", "transposed", "every other", "reversed"])
+def test_a_view_is_judged_by_its_own_elements(dtype: torch.dtype, place: str) -> None:
+    torch.manual_seed(0)
+    whole = torch.randn(5, 5, 5).to(dtype)
+    # The first of these is one dimension of equal steps when flattened, and still no memory in one piece.
+    view = {
+        "last of five": whole[:, :, 4:],
+        "transposed": whole[0].t(),
+        "every other": whole[::2, ::2],
+        "reversed": whole.flip(0)[:, 1],
+    }[place]
+    wide = torch.float64 if dtype in (torch.float32, torch.float64) else torch.float32
+    other = view.clone()
+    other[0, 0] += 1
+    for api in ("Torch.exp.0", "Torch.mul.0", "Torch.chunk.0"):
+        assert judge(api, view, view.clone(), view.to(wide)).verdict == "pass"
+        assert judge(api, view.clone(), view, view.to(wide)).verdict == "pass"
+        assert judge(api, other, view, view.to(wide)).verdict == "error"
+        assert judge(api, view, other, other.to(wide)).verdict == "error"
