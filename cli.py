@@ -327,21 +327,55 @@ def certs(folder: Path, days: int, encrypt: bool, force: bool) -> None:
     help="What to make.",
 )
 @click.option("--columns", type=click.Choice(["zh", "en"]), default="zh", show_default=True, help="Column names.")
+@click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder for files.  [default: the results folder]")
+@click.option(
+    "--against",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Results of an earlier run: say what got worse, better, is new or gone.",
+)
+@click.option("--rank", "ranks", type=_Numbers("ranks"), help="Only these ranks, such as 0,1,4-7.")
+@_selecting_options
 @click.pass_context
-def report(ctx: click.Context, /, results: tuple[Path, ...], kind: str, columns: str) -> None:
-    """Sum up RESULTS folders again: as text, as JSON, or as the CSV files in each folder."""
-    from spool_reader.report import csv_files
+def report(
+    ctx: click.Context,
+    /,
+    results: tuple[Path, ...],
+    kind: str,
+    columns: str,
+    out: Path | None,
+    against: tuple[Path, ...],
+    **selected: Any,
+) -> None:
+    """Sum up RESULTS folders of any number of hosts and ranks as one: as text, as JSON, or as CSV files."""
+    from spool_reader.against import compare_runs
+    from spool_reader.merging import Merged
+    from spool_reader.report import csv_files, exit_code
+    from spool_reader.selection import Selection
     from spool_reader.summary import summarise, summary_line
     from spool_reader.terminal import summary_lines
 
-    summary = summarise(results)
-    if kind == "csv":
-        summary.reports = [str(path) for path in csv_files(results, columns)]
-    if kind == "json":
-        _print_json(summary_line(summary))
+    selection = Selection(**_given(**selected))
+    merged, before = Merged(results, selection), Merged(against, selection)
+    if against:
+        found = compare_runs(merged, before)
+        click.echo(found.to_line() if kind == "json" else "\n".join(found.lines()))
+        code = found.exit_code
     else:
-        click.echo("\n".join(summary_lines(summary)))
-    ctx.exit(summary.exit_code)
+        summary = summarise(merged.rows())
+        code = summary.exit_code
+        if kind == "csv":
+            summary.reports = [str(path) for path in csv_files(merged, out, columns)]
+        if kind == "json":
+            _print_json(summary_line(summary))
+        else:
+            click.echo("\n".join(summary_lines(summary)))
+    for note in (*merged.notes, *before.notes):
+        click.echo(note, err=True)
+    problems = (*merged.problems, *before.problems)
+    for problem in problems:
+        click.echo(f"error: {problem}", err=True)
+    ctx.exit(exit_code(code, problems))
 
 
 @main.command()

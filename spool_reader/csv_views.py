@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +25,25 @@ LANGUAGES = ("zh", "en")
 
 def write_csvs(results_dir: Path | str, *, columns: str = "zh", timestamp: str) -> list[Path]:
     """Write the files of every rank from the rows of a results folder; returns their paths."""
+    folder = Path(results_dir)
+    return csvs_of(read_rows([folder]), folder, columns=columns, timestamp=timestamp)
+
+
+def csvs_of(rows: Iterable[Mapping[str, Any]], folder: Path, *, columns: str, timestamp: str) -> list[Path]:
+    """Write the files of every rank from rows that come rank by rank; returns their paths."""
     if columns not in LANGUAGES:
         raise ConfigError(f"columns: {columns!r} is not one of {', '.join(LANGUAGES)}")
-    folder = Path(results_dir)
-    ranks: dict[int, _RankFiles] = {}
-    try:
-        for row in read_rows([folder]):
-            rank = int(row["rank"])
-            if rank not in ranks:
-                ranks[rank] = _RankFiles(folder, timestamp, rank, columns)
-            ranks[rank].add(row)
-        return [path for files in ranks.values() for path in files.finish()]
-    finally:
-        for files in ranks.values():
+    written: list[Path] = []
+    # One rank at a time: each has four files, and a process may have a thousand open.
+    for rank, of_rank in groupby(rows, key=lambda row: int(row["rank"])):
+        files = _RankFiles(folder, timestamp, rank, columns)
+        try:
+            for row in of_rank:
+                files.add(row)
+            written += files.finish()
+        finally:
             files.discard()
+    return written
 
 
 class CsvFile:

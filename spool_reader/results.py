@@ -22,6 +22,8 @@ from spool import ResultsError
 from .rows import Finding, finding_of
 from .seen_keys import SeenKeys
 
+# A process may often have no more than 1024 files open.
+_OPEN_FILES = 200
 _ROWS = re.compile(r"results-rank(\d+)\.jsonl")
 
 
@@ -62,7 +64,7 @@ class ResultsFolder:
         self.resumed = (self.path / ".owner").exists()
         owner = {"pid": os.getpid(), "host": socket.gethostname()}
         (self.path / ".owner").write_text(json.dumps(owner), encoding="utf-8")
-        for file in _row_files(self.path):
+        for _, file in row_files(self.path):
             _cut_torn_line(file)
             for row in _rows_of(file):
                 finding = None if row is None else _finding(row)
@@ -112,6 +114,8 @@ class ResultsFolder:
 
     def _file(self, rank: int) -> int:
         if rank not in self._files:
+            if len(self._files) >= _OPEN_FILES:
+                os.close(self._files.pop(next(iter(self._files))))
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._files[rank] = os.open(self.path / f"results-rank{rank}.jsonl", flags, 0o644)
         return self._files[rank]
@@ -123,15 +127,16 @@ def read_rows(folders: Iterable[Path | str]) -> Iterator[dict[str, Any]]:
         path = Path(folder)
         if not path.is_dir():
             raise ResultsError(f"results folder {path} does not exist")
-        for file in _row_files(path):
+        for rank, file in row_files(path):
             for row in _rows_of(file):
-                if row is not None and _finding(row) is not None:
+                finding = None if row is None else _finding(row)
+                if row is not None and finding is not None and finding.rank == rank:
                     yield row
 
 
-def _row_files(folder: Path) -> list[Path]:
-    found = [(int(match[1]), path) for path in folder.iterdir() if (match := _ROWS.fullmatch(path.name))]
-    return [path for _, path in sorted(found)]
+def row_files(folder: Path) -> list[tuple[int, Path]]:
+    """The files of rows in a folder, with their ranks, in the order of the ranks."""
+    return sorted((int(match[1]), path) for path in folder.iterdir() if (match := _ROWS.fullmatch(path.name)))
 
 
 def _rows_of(file: Path) -> Iterator[dict[str, Any] | None]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from spool import SessionRecord
 
-from .results import read_rows
 from .rows import INTERNAL, ROW_VERSION, SEVERITY, Finding, finding_of
 
 WORST = 10
@@ -177,10 +175,10 @@ class Summary:
         }
 
 
-def summarise(folders: Iterable[Path]) -> Summary:
-    """The summary of any set of results folders; every row counts as checked."""
+def summarise(rows: Iterable[Mapping[str, Any]]) -> Summary:
+    """The summary of rows, such as those of `Merged`; every row counts as checked."""
     summary = Summary()
-    for row in read_rows(folders):
+    for row in rows:
         summary.add(finding_of(row))
     summary.checked = sum(count for verdict, count in summary.verdicts.items() if verdict != "skip")
     return summary

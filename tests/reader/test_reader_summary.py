@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from spool_reader.results import read_rows
 from spool_reader.rows import Finding, encode_row
 from spool_reader.summary import SessionState, Summary, summarise, summary_line
 
@@ -97,7 +98,7 @@ def test_any_set_of_folders_can_be_summed_up(tmp_path: Path) -> None:
             "verdict": verdict, "standard": "x", "message": "", "outputs": [{"ratio": "nan"}, {"ratio": 0.5}],
         }  # fmt: skip
         (tmp_path / name / "results-rank0.jsonl").write_bytes(encode_row(row))
-    summary = summarise([tmp_path / "a", tmp_path / "b"])
+    summary = summarise(read_rows([tmp_path / "a", tmp_path / "b"]))
     assert summary.verdicts == {"pass": 1, "error": 1}
     assert summary.worst[0].ratio == float("inf")
     assert summary.exit_code == 1
