@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check lint types layers bench peer fuzz clean
+.PHONY: demo test test-slow check lint types layers opdb bench peer fuzz clean
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -33,6 +33,10 @@ types: $(STAMP)
 
 layers: $(STAMP)
 	$(PY) -m pytest -q tests/house
+
+# All of torch's operator database; the table of what passes. Fails when a call is lost or wrongly judged. Ten minutes.
+opdb: $(STAMP)
+	$(PY) -W ignore tests/support/opdb.py > docs/coverage.md
 
 bench: $(STAMP)
 	$(PY) benchmarks/publish.py

@@ -52,8 +52,8 @@ _REFUSED = {
     ),
     "is about memory": _words(
         """
-        _pin_memory _resize_output _resize_output_ const_data_ptr data data_ptr from_file is_pinned is_set_to
-        is_shared pin_memory record_stream resize resize_ resize_as resize_as_ resize_as_sparse_ set set_ set_data
+        _efficientzerotensor _pin_memory _resize_output _resize_output_ const_data_ptr data data_ptr from_file is_pinned
+        is_set_to is_shared pin_memory record_stream resize resize_ resize_as resize_as_ resize_as_sparse_ set set_ set_data
         share_memory_ sparse_resize_ sparse_resize_and_clear_ storage storage_offset storage_type untyped_storage
         """
     ),

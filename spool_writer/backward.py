@@ -27,11 +27,11 @@ ENTRIES = frozenset({torch.Tensor.backward, torch.autograd.backward, torch.autog
 # Operators that compute nothing: makers of uninitialised memory, other handles of the same memory, plain copies, questions.
 _SKIPPED = frozenset(
     """
-    empty empty_like empty_permuted empty_strided new_empty new_empty_strided empty_quantized resize_ resize resize_as_ set_
-    alias alias_copy detach detach_ detach_copy lift lift_fresh lift_fresh_copy view_copy _reshape_alias _reshape_copy
-    _unsafe_view clone copy_ copy _copy_from _local_scalar_dense item is_same_size _has_same_storage_numel
-    _version sym_size sym_stride sym_numel sym_storage_offset sym_is_contiguous is_pinned _pin_memory pin_memory record_stream
-    _npu_format_cast npu_format_cast npu_format_cast_ get_npu_format
+    _efficientzerotensor empty empty_like empty_permuted empty_strided new_empty new_empty_strided empty_quantized resize_
+    resize resize_as_ set_ alias alias_copy detach detach_ detach_copy lift lift_fresh lift_fresh_copy view_copy
+    _reshape_alias _reshape_copy _unsafe_view clone copy_ copy _copy_from _local_scalar_dense item is_same_size
+    _has_same_storage_numel _version sym_size sym_stride sym_numel sym_storage_offset sym_is_contiguous is_pinned _pin_memory
+    pin_memory record_stream _npu_format_cast npu_format_cast npu_format_cast_ get_npu_format
     """.split()
 )
 _current_node: Callable[[], Any] = torch._C._current_autograd_node

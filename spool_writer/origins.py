@@ -21,6 +21,8 @@ Name = tuple[str, str]
 
 # A training that never ends a step must not fill the memory; the oldest calls are forgotten first.
 _MOST = 1_000_000
+# How many calls of a first run a second one may leave out at one place, before its next call counts as none of the first's.
+_AHEAD = 8
 
 
 class _Calls:
@@ -114,11 +116,13 @@ class Origins:
             self._here.depth -= 1
 
     def first_run(self, number: int, name: Name) -> str | None:
-        """The call of the first, graphless run that this call `name` inside the node `number` repeats; None if there is none."""
+        """The call of the first, graphless run that this call `name` inside the node `number` repeats; None if unknown."""
         node, after = self._here.repeated
         for calls in [*self._threads.values()]:
             at = after if node == number else bisect_left(calls.starts, number + 1)
-            while at < len(calls.starts) and calls.starts[at] == calls.ends[at]:
+            last = min(at + _AHEAD, len(calls.starts))
+            # Not all of them are empty: autocast makes nodes of its own when it casts parameters.
+            while at < last:
                 api, called = calls.names[at]
                 at += 1
                 if called == name:
