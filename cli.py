@@ -212,6 +212,23 @@ def reprocess(ctx: click.Context, /, spool: str, as_json: bool, dry_run: bool, *
     ctx.exit(_run(run, spool, as_json, **_given(**options)))
 
 
+@main.command("import")
+@click.argument("dump", type=click.Path(path_type=Path))
+@click.argument("spool")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
+def import_(ctx: click.Context, /, dump: Path, spool: str, as_json: bool) -> None:
+    """Make bundles in SPOOL of an offline tensor dump of msprobe (level L1), for `reprocess` to judge."""
+    from spool_reader.import_dump import import_dump, import_lines
+
+    done = import_dump(dump, spool, say=lambda text: click.echo(text, err=True))
+    if as_json:
+        _print_json(done.to_json())
+    else:
+        click.echo("\n".join(import_lines(done)))
+    ctx.exit(done.exit_code)
+
+
 @main.command("run-ut")
 @click.option("-config", "--config", "config", required=True, type=click.Path(path_type=Path), help="config.json")
 @_judging_options

@@ -15,7 +15,7 @@ from processes import ROOT, environment
 
 from cli import main
 
-COMMANDS = "watch reprocess run-ut replay inspect status purge report compare standards certs demo".split()
+COMMANDS = "watch reprocess import run-ut replay inspect status purge report compare standards certs demo".split()
 
 
 def run(*words: Any) -> Result:
