@@ -25,6 +25,8 @@ _COUNTING_SHARE = 20.0
 _TIDY_SECONDS = 10.0
 _RETRY_SECONDS = 2.0
 _PATIENCE = 0.5
+# A dead reader's claims are back so soon after it counts as dead.
+_TAKE_BACK_SECONDS = 3.0
 
 WAITING_FOR_SESSION = "waiting for a training process"
 WAITING_FOR_BUNDLES = "waiting for bundles"
@@ -101,15 +103,27 @@ class Run:
             waker.close()
 
     def drain(self) -> None:
-        """Until nothing is ready."""
+        """Until nothing is ready, nor comes back from a reader that has died."""
         if self._options.retry_failed:
             self._notice(f"{self._spool.retry_quarantined()} bundles taken out of quarantine")
         self._quarantined_before = self._spool.stats().quarantined
         self._tracker.update(self._spool.sessions())
         if self._selective:
             self._selected = sum(map(self._wants, self._spool.waiting(ranks=self._options.ranks)))
-        while not self._stop.is_set() and self._engine.step(claim=True, patience=_PATIENCE):
-            self._tell("", ends=True)
+        idle_since: float | None = None
+        while not self._stop.is_set():
+            if self._engine.step(claim=True, patience=_PATIENCE):
+                self._tell("", ends=True)
+                idle_since = None
+                continue
+            idle_since = idle_since or time.monotonic()
+            others = self._spool.stats().claimed
+            if not others:
+                return
+            if time.monotonic() - idle_since > self._options.stale_after + _TAKE_BACK_SECONDS:
+                self._notice(f"{others} bundles are in the hands of other readers, which live: theirs to judge")
+                return
+            self._tell(WAITING_FOR_READERS)
 
     def finish(self) -> Summary:
         """Settle what is in hand, write the reports, and sum up."""
