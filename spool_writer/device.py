@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -15,10 +16,15 @@ def to_host(tensor: Tensor) -> Tensor:
     return tensor.to("cpu")
 
 
+@functools.lru_cache(maxsize=256)
+def _name(device: torch.device) -> str:
+    return str(device)
+
+
 def device_of(values: Any) -> str | None:
     """The device of the first tensor in a call's values; None when there is none."""
     if isinstance(values, Tensor):
-        return str(values.device)
+        return _name(values.device)
     inner = values.values() if isinstance(values, dict) else values if isinstance(values, tuple | list) else ()
     return next((found for found in map(device_of, inner) if found is not None), None)
 
@@ -38,6 +44,15 @@ def autocast_regions() -> dict[str, str]:
     return found
 
 
-def tf32_flags() -> dict[str, bool]:
-    """Whether this process lets its accelerator round products to TF32."""
-    return {"matmul": torch.backends.cuda.matmul.allow_tf32, "cudnn": torch.backends.cudnn.allow_tf32}
+def tf32_flags() -> tuple[bool, bool]:
+    """Whether this process lets its accelerator round products of matrices, and convolutions, to TF32."""
+    try:
+        return torch._C._get_cublas_allow_tf32(), torch._C._get_cudnn_allow_tf32()
+    except RuntimeError:
+        # Torch refuses the old question once the training has used the new switches.
+        cudnn: Any = torch.backends.cudnn
+        return _is_tf32(torch.backends.cuda.matmul), _is_tf32(cudnn.conv)
+
+
+def _is_tf32(switch: Any) -> bool:
+    return str(switch.fp32_precision) == "tf32"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -42,13 +44,32 @@ def producer() -> dict[str, Any]:
     return {"host": socket.gethostname(), "pid": os.getpid(), "torch": str(torch.__version__), "version": __version__}
 
 
-def surroundings() -> dict[str, Any]:
-    """What decides a call's result besides its arguments."""
+def surroundings() -> Mapping[str, Any]:
+    """What decides a call's result besides its arguments; the same object as long as nothing of it changes."""
+    return _described(
+        tuple(autocast_regions().items()),
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+        tf32_flags(),
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _described(
+    autocast: tuple[tuple[str, str], ...],
+    grad: bool,
+    inference: bool,
+    default_dtype: torch.dtype,
+    deterministic: bool,
+    tf32: tuple[bool, bool],
+) -> Mapping[str, Any]:
     return {
-        "autocast": autocast_regions(),
-        "grad": torch.is_grad_enabled(),
-        "inference": torch.is_inference_mode_enabled(),
-        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-        "tf32": tf32_flags(),
+        "autocast": dict(autocast),
+        "grad": grad,
+        "inference": inference,
+        "default_dtype": str(default_dtype).removeprefix("torch."),
+        "deterministic": deterministic,
+        "tf32": {"matmul": tf32[0], "cudnn": tf32[1]},
     }

@@ -7,6 +7,8 @@ the spool's own policy lets a call wait; then the call is dropped and counted. A
 from __future__ import annotations
 
 import contextlib
+import math
+import sys
 import threading
 import time
 from collections import deque
@@ -20,6 +22,12 @@ from .records import CallRecord
 _HEARTBEAT_S = 2.0
 # What a record takes beside its tensors; it bounds the number of tiny ones.
 _OVERHEAD = 4096
+# One thread keeps up with small bundles, and two would only take the interpreter's lock from each other and from the training:
+# each further thread begins to help when so much more is waiting.
+_SHARE = 16 * 2**20
+# A training thread lets go of the interpreter's lock in every operator. To get it back from a busy publisher it would wait for
+# Python's usual 5 ms, a hundred operators long.
+_SWITCH_S = 5e-5
 
 
 class Publisher:
@@ -34,12 +42,18 @@ class Publisher:
         self._bytes = 0
         self._busy = 0
         self._closing = False
-        self._changed = threading.Condition()
+        lock = threading.Lock()
+        # One condition for those who wait for room or for the end of the queue, one for each publishing thread.
+        self._changed = threading.Condition(lock)
+        self._work = [threading.Condition(lock) for _ in range(threads)]
         self._beat_stop = threading.Event()
         self._threads = [
-            threading.Thread(target=self._run, name=f"spool-check-publisher-{n}", daemon=True) for n in range(threads)
+            threading.Thread(target=self._run, args=(n,), name=f"spool-check-publisher-{n}", daemon=True)
+            for n in range(threads)
         ]
         self._beater = threading.Thread(target=self._beat, name="spool-check-heartbeat", daemon=True)
+        self._switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(min(_SWITCH_S, self._switch_interval))
         for thread in (*self._threads, self._beater):
             thread.start()
 
@@ -60,13 +74,16 @@ class Publisher:
                     return False
             self._bytes += size
             self._queue.append(record)
-            self._changed.notify()
+            for number, work in enumerate(self._work):
+                if self._bytes < number * _SHARE:
+                    break
+                work.notify()
         return True
 
-    def _run(self) -> None:
+    def _run(self, number: int) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._queue or self._closing)
+                self._work[number].wait_for(lambda: self._closing or (self._queue and self._bytes >= number * _SHARE))
                 if not self._queue:
                     return
                 record = self._queue.popleft()
@@ -114,14 +131,21 @@ class Publisher:
             log.warning("%d calls could not be published within %g s and are lost", lost, time.monotonic() - start)
         with self._changed:
             self._closing = True
-            self._changed.notify_all()
+            for condition in (self._changed, *self._work):
+                condition.notify_all()
         self._beat_stop.set()
         for thread in (*self._threads, self._beater):
             thread.join(timeout=5)
+        self._restore_switching()
         try:
             self._session.close(state, self._counts.now())
         except SpoolError as error:
             log.warning("%s", error)
+
+    def _restore_switching(self) -> None:
+        # Whoever has changed it meanwhile knows better.
+        if math.isclose(sys.getswitchinterval(), _SWITCH_S, rel_tol=0.1):
+            sys.setswitchinterval(self._switch_interval)
 
     def abandon(self, report: Callable[[str], None] | None = None) -> None:
         """Forget everything, for a forked child: the threads did not come along and the queue is the parent's."""

@@ -113,11 +113,15 @@ class Recorder:
         with unseen():
             after = Snapshots(grad=phase == "forward")
             old = before.values
-            new_args = tuple(old[i] if i in old else after.of(value) for i, value in enumerate(args))
-            new_kwargs = {key: old[key] if key in old else after.of(value) for key, value in kwargs.items()}
-            mutated = {
-                _place(key): after.of(args[key] if isinstance(key, int) else kwargs[key]) for key in before.written
-            }
+            mutated = {}
+            if old:
+                new_args = tuple(old[i] if i in old else after.of(value) for i, value in enumerate(args))
+                new_kwargs = {key: old[key] if key in old else after.of(value) for key, value in kwargs.items()}
+                for key in before.written:
+                    mutated[_place(key)] = after.of(args[key] if isinstance(key, int) else kwargs[key])
+            else:
+                new_args = tuple(map(after.of, args))
+                new_kwargs = {key: after.of(value) for key, value in kwargs.items()} if kwargs else {}
             new_result = after.of(result)
             skip = before.surprise()
         device = device_of((result, args, kwargs)) or str(torch.get_default_device())
@@ -150,25 +154,31 @@ class _Before:
         self, phase: str, func: Callable[..., Any], base: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
         self.context = surroundings()
-        given: dict[Argument, Any] = dict(enumerate(args))
-        given.update(kwargs)
         self.written = written_arguments(func, base, args, kwargs)
         self.values: dict[Argument, Any] = {}
         self._versions: list[tuple[torch.Tensor, int]] = []
-        snapshots = Snapshots(grad=phase == "forward")
+        self.nbytes = 0
+        # An operator's schema says what it writes; versions are counted above the dispatcher.
+        counted = phase == "forward"
+        if not (self.written or counted):
+            return
         with unseen():
             if self.written:
+                given: dict[Argument, Any] = dict(enumerate(args))
+                given.update(kwargs)
+                snapshots = Snapshots(grad=counted)
                 memory = {storage for place in self.written for storage in storages(given[place])}
                 for place, value in given.items():
                     # What shares memory with a written argument changes with it.
                     if place in self.written or not memory.isdisjoint(storages(value)):
                         self.values[place] = snapshots.of(value)
-            if phase == "forward":
-                # An operator's schema says what it writes; versions are counted above the dispatcher.
-                for place, value in given.items():
-                    if place not in self.values:
-                        versions(value, self._versions)
-        self.nbytes = snapshots.nbytes
+                self.nbytes = snapshots.nbytes
+                if counted:
+                    versions([value for place, value in given.items() if place not in self.values], self._versions)
+            else:
+                versions(args, self._versions)
+                if kwargs:
+                    versions(kwargs.values(), self._versions)
 
     def surprise(self) -> str | None:
         """Why the call cannot be replayed after all: it wrote to an argument that nothing announced."""

@@ -9,9 +9,12 @@ from typing import Any
 from spool import Bundle, NotRepresentable
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class CallRecord:
-    """Snapshots and identity of one call. `nbytes` is the memory that the copies take; `skip` is why it cannot be replayed."""
+    """Snapshots and identity of one call. `nbytes` is the memory that the copies take; `skip` is why it cannot be replayed.
+
+    Not frozen: setting sixteen fields of a frozen one takes three times as long, on the training thread.
+    """
 
     session: str
     rank: int

@@ -7,7 +7,7 @@ autograd graph. Copies run with function and dispatch modes off, so that neither
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -18,7 +18,11 @@ from .device import to_host
 _DisableTorchFunction: Any = torch._C.DisableTorchFunction
 _DisableTorchDispatch: Any = torch._C._DisableTorchDispatch
 _AutoDispatchBelowAutograd: Any = torch._C._AutoDispatchBelowAutograd
-_PLAIN = (Tensor, torch.nn.Parameter)
+# Neither quantised nor of a kind that is copied in another way.
+_ORDINARY = frozenset(
+    {torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.bool, torch.uint8}
+)
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})
 _SCALARS = (int, float, bool, str, type(None), torch.dtype, torch.device, type(...))
 _KEPT_AS_THEY_ARE = frozenset(_SCALARS)
 
@@ -56,10 +60,12 @@ class Snapshots:
     def of(self, value: Any) -> Any:
         """`value` with every tensor replaced by its copy, in containers of the same kinds; use inside `unseen`."""
         kind = type(value)
+        if kind in _PLAIN:
+            return self._copy(value)
         if kind in _KEPT_AS_THEY_ARE:
             return value
         if isinstance(value, Tensor):
-            return self._copy(value) if kind in _PLAIN else self._copy_of_subclass(value)
+            return self._copy_of_subclass(value)
         if kind is tuple or kind is list:
             return kind([self.of(item) for item in value])
         if isinstance(value, tuple):
@@ -80,13 +86,21 @@ class Snapshots:
     def _copy(self, tensor: Tensor) -> Tensor:
         copy = self._copies.get(id(tensor))
         if copy is None:
-            copy = _copy(tensor)
+            if (
+                tensor.is_cpu
+                and tensor.dtype in _ORDINARY
+                and tensor.layout is torch.strided
+                and tensor.is_contiguous()
+            ):
+                copy = tensor.clone()
+            else:
+                copy = _copy(tensor)
             if self._grad and tensor.requires_grad:
                 copy.requires_grad_()
             self._copies[id(tensor)] = copy
             # The number stands for this tensor only while it lives.
             self._held.append(tensor)
-            self.nbytes += copy.numel() * copy.element_size()
+            self.nbytes += copy.nbytes
         return copy
 
 
@@ -126,8 +140,12 @@ def storages(value: Any) -> set[int]:
     }
 
 
-def versions(value: Any, into: list[tuple[Tensor, int]]) -> None:
-    """Add the version counters of the tensors in a value: what grew during the call was written to."""
-    for tensor in tensors(value):
-        if not tensor.is_inference():
-            into.append((tensor, tensor._version))
+def versions(values: Iterable[Any], into: list[tuple[Tensor, int]]) -> None:
+    """Add the version counters of the tensors in `values`: what grew during the call was written to."""
+    for value in values:
+        kind = type(value)
+        if kind in _KEPT_AS_THEY_ARE:
+            continue
+        for tensor in (value,) if kind in _PLAIN else tensors(value):
+            if not tensor.is_inference():
+                into.append((tensor, tensor._version))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from processes import environment
 from torch import Tensor
 from torch.nn import functional as F
 
-from spool import Bundle
+from spool import Bundle, read_bundle
 
 
 def only(bundles: list[Bundle], base: str) -> Bundle:
@@ -188,3 +193,22 @@ def test_the_surroundings_are_recorded(record: Any) -> None:
     assert bundle.header.context["default_dtype"] == "float32"
     assert bundle.header.producer["device"] == "cpu"
     assert bundle.result.dtype is torch.bfloat16
+
+
+def test_the_new_switches_for_tf32_are_understood() -> None:
+    # Having used them, torch refuses the old question for the rest of the process: hence one of its own.
+    program = (
+        "import sys, torch\n"
+        "from spool_check import PrecisionDebugger\n"
+        "torch.backends.cuda.matmul.fp32_precision = 'tf32'\n"
+        "torch.backends.cudnn.conv.fp32_precision = 'ieee'\n"
+        "with PrecisionDebugger(spool=sys.argv[1], strict=True):\n"
+        "    torch.ones(2).add(1)\n"
+    )
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("this torch has the old switches only")
+    with tempfile.TemporaryDirectory() as folder:
+        run = subprocess.run([sys.executable, "-c", program, folder], env=environment(), capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+        [path] = Path(folder).rglob("*.add.0.safetensors")
+        assert read_bundle(path).header.context["tf32"] == {"matmul": True, "cudnn": False}
