@@ -19,6 +19,7 @@ from .counting import Counts
 from .filters import Filters
 from .identity import current_rank, new_session, producer
 from .numbering import Numbering
+from .pool import Pool
 from .publisher import Publisher
 from .recorder import Recorder
 
@@ -110,6 +111,7 @@ class PrecisionDebugger:
             numbering=self._numbering,
             counts=self._counts,
             hand_on=self._publisher.put,
+            pool=Pool(settings.queue_bytes // 2),
             strict=settings.strict,
         )
         os.register_at_fork(after_in_child=self._forked)

@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .pool import SMALLEST, Pool
 
-def to_host(tensor: Tensor) -> Tensor:
+
+def to_host(tensor: Tensor, pool: Pool) -> Tensor:
     """A new tensor in host memory with the same elements and, where they are dense, the same strides."""
-    if tensor.device.type == "cpu":
-        return tensor.clone()
-    return tensor.to("cpu")
+    if tensor.numel() * tensor.element_size() >= SMALLEST:
+        return pool.empty_like(tensor).copy_(tensor)
+    return tensor.clone() if tensor.is_cpu else tensor.to("cpu")
 
 
 @functools.lru_cache(maxsize=256)

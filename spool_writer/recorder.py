@@ -16,8 +16,15 @@ from .mutation import Argument, written_arguments
 from .names import Name
 from .numbering import Numbering
 from .origins import Origins, next_number
+from .pool import Pool
 from .records import CallRecord
 from .snapshot import Snapshots, storages, unseen, versions
+
+Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return func(*args, **kwargs)
 
 
 class Recorder:
@@ -40,12 +47,14 @@ class Recorder:
         numbering: Numbering,
         counts: Counts,
         hand_on: Callable[[CallRecord], object],
+        pool: Pool,
         strict: bool,
     ) -> None:
         self._session, self._rank, self._producer = session, rank, producer
         self._filters, self._numbering, self._counts = filters, numbering, counts
-        self._hand_on, self._strict = hand_on, strict
+        self._hand_on, self._pool, self._strict = hand_on, pool, strict
         self.origins = Origins()
+        self._producers: dict[str, Mapping[str, Any]] = {}
 
     def new_step(self) -> None:
         """The graphs of the last step are done with."""
@@ -55,15 +64,21 @@ class Recorder:
         """Run `func`, a call of torch's API, and record it."""
         place = self._place(name)
         first = next_number()
-        result = self._run(place, "forward", None, name, func, args, kwargs)
+        result = self._run(place, "forward", None, name, func, args, kwargs, _call)
         self.origins.note(first, next_number(), place[2], name)
         return result
 
     def backward(
-        self, name: Name, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], origin: str | None
+        self,
+        name: Name,
+        func: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        origin: str | None,
+        call: Call,
     ) -> Any:
-        """Run `func`, an operator that a backward runs for the call `origin`, and record it."""
-        return self._run(self._place(name), "backward", origin, name, func, args, kwargs)
+        """Run `func`, an operator that a backward runs for `origin`, by `call`, and record it."""
+        return self._run(self._place(name), "backward", origin, name, func, args, kwargs, call)
 
     def _place(self, name: Name) -> tuple[int, int, str]:
         """Step, seq and full name of this call."""
@@ -79,15 +94,22 @@ class Recorder:
         func: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
+        call: Call,
     ) -> Any:
         if not self._filters.wants(place[2]):
             self._counts.add("filtered")
-            return func(*args, **kwargs)
-        before = self._guarded(_Before, phase, func, name[1], args, kwargs)
-        result = func(*args, **kwargs)
+            return call(func, args, kwargs)
+        before = self._guarded(_Before, self._pool, phase, func, name[1], args, kwargs)
+        result = call(func, args, kwargs)
         if before is not None:
             self._guarded(self._record, before, place, phase, origin, args, kwargs, result)
         return result
+
+    def _on_device(self, device: str) -> Mapping[str, Any]:
+        producer = self._producers.get(device)
+        if producer is None:
+            producer = self._producers[device] = {**self._producer, "device": device}
+        return producer
 
     def _guarded(self, action: Callable[..., Any], *details: Any) -> Any:
         try:
@@ -111,7 +133,7 @@ class Recorder:
     ) -> None:
         step, seq, api = place
         with unseen():
-            after = Snapshots(grad=phase == "forward")
+            after = Snapshots(self._pool, grad=phase == "forward")
             old = before.values
             mutated = {}
             if old:
@@ -138,7 +160,7 @@ class Recorder:
                 result=new_result,
                 mutated=mutated,
                 context=before.context,
-                producer={**self._producer, "device": device},
+                producer=self._on_device(device),
                 time=time.time(),
                 nbytes=before.nbytes + after.nbytes,
                 origin=origin,
@@ -151,7 +173,13 @@ class _Before:
     """What must be known before a call runs: the values that it may overwrite, and the state that it runs in."""
 
     def __init__(
-        self, phase: str, func: Callable[..., Any], base: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        pool: Pool,
+        phase: str,
+        func: Callable[..., Any],
+        base: str,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
     ) -> None:
         self.context = surroundings()
         self.written = written_arguments(func, base, args, kwargs)
@@ -166,7 +194,7 @@ class _Before:
             if self.written:
                 given: dict[Argument, Any] = dict(enumerate(args))
                 given.update(kwargs)
-                snapshots = Snapshots(grad=counted)
+                snapshots = Snapshots(pool, grad=counted)
                 memory = {storage for place in self.written for storage in storages(given[place])}
                 for place, value in given.items():
                     # What shares memory with a written argument changes with it.

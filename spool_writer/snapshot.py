@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .device import to_host
+from .pool import Pool
 
 _DisableTorchFunction: Any = torch._C.DisableTorchFunction
 _DisableTorchDispatch: Any = torch._C._DisableTorchDispatch
@@ -51,8 +52,8 @@ class Snapshots:
     With `grad`, copies say like their originals whether gradients are wanted.
     """
 
-    def __init__(self, *, grad: bool) -> None:
-        self._grad = grad
+    def __init__(self, pool: Pool, *, grad: bool) -> None:
+        self._pool, self._grad = pool, grad
         self._copies: dict[int, Tensor] = {}
         self._held: list[Tensor] = []
         self.nbytes = 0
@@ -94,7 +95,7 @@ class Snapshots:
             ):
                 copy = tensor.clone()
             else:
-                copy = _copy(tensor)
+                copy = _copy(tensor, self._pool)
             if self._grad and tensor.requires_grad:
                 copy.requires_grad_()
             self._copies[id(tensor)] = copy
@@ -104,7 +105,7 @@ class Snapshots:
         return copy
 
 
-def _copy(tensor: Tensor) -> Tensor:
+def _copy(tensor: Tensor, pool: Pool) -> Tensor:
     source = tensor
     if source.layout is not torch.strided or source.is_quantized or source.is_meta:
         # The bundle refuses these by their kind; nothing is read from them.
@@ -115,8 +116,8 @@ def _copy(tensor: Tensor) -> Tensor:
         for dim, step in enumerate(stride):
             if step == 0 and shape[dim] > 1:
                 source = source.narrow(dim, 0, 1)
-        return to_host(source).expand(shape)
-    return to_host(source)
+        return to_host(source, pool).expand(shape)
+    return to_host(source, pool)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:
