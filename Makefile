@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check lint types layers opdb bench peer fuzz clean
+.PHONY: demo test test-slow check lint types layers opdb bench peer ray fuzz clean
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -43,10 +43,16 @@ bench: $(STAMP)
 	$(PY) benchmarks/end_to_end.py
 	$(PY) benchmarks/compare.py
 	$(PY) benchmarks/lan.py
+	$(PY) benchmarks/batch.py --bundles 1000 10000
 
 # The tool that users come from, in an environment of its own: the oracle of tests marked "peer".
 peer: $(STAMP)
 	sh tests/peer_env.sh
+
+# Judging on a Ray cluster: Ray is an extra, so its tests run only after this has installed it.
+ray: $(STAMP)
+	$(PY) -m pip install -q -c constraints.txt ray
+	$(PY) -m pytest -m ray
 
 # The frames of LAN mode, coverage-guided, where the fuzzer can be installed. A finding fails.
 FUZZ_SECONDS ?= 60

@@ -187,6 +187,8 @@ def watch(ctx: click.Context, /, spool: str, as_json: bool, **options: Any) -> N
 @click.argument("spool")
 @_judging_options
 @_selecting_options
+@click.option("--engine", type=click.Choice(["local", "ray"]), help="Where to judge.  [default: local]")
+@click.option("--address", help="Ray cluster: auto, HOST:PORT or ray://HOST:PORT.  [default: auto]")
 @click.option("--retry-failed", is_flag=True, help="Take quarantined bundles again.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be judged.")
 @click.pass_context

@@ -19,6 +19,8 @@ class ReaderOptions:
     Attributes:
         out: the results folder.
         device: `auto`, `cpu`, `cuda`, `cuda:N`, `npu` or `npu:N`.
+        engine: `local` judges on this host, `ray` on an existing Ray cluster.
+        address: of that cluster: `auto`, `HOST:PORT` or `ray://HOST:PORT`.
         workers: worker processes; None is one a device, 0 judges in this process.
         ranks: judge only these; None is all.
         steps, apis, dtypes: take only bundles of these, as `Selection` says; the rest stays in the spool.
@@ -34,6 +36,8 @@ class ReaderOptions:
 
     out: Path
     device: str = "auto"
+    engine: str = "local"
+    address: str = "auto"
     workers: int | None = None
     ranks: Collection[int] | None = None
     steps: Collection[int] | None = None
@@ -55,6 +59,12 @@ class ReaderOptions:
 
     def __post_init__(self) -> None:
         _ = self.selection
+        if self.engine not in ("local", "ray"):
+            raise ConfigError(f"engine = {self.engine!r}: must be local or ray")
+        if self.engine == "local" and self.address != "auto":
+            raise ConfigError(
+                f"address = {self.address!r}: is that of a Ray cluster; add --engine ray, or leave it out"
+            )
         if self.workers is not None and self.workers < 0:
             raise ConfigError(f"workers = {self.workers}: must be 0 (judge in this process) or more")
         if not self.call_timeout > 0:

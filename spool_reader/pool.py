@@ -18,7 +18,15 @@ LARGEST_BATCH = 64
 
 
 class Pool(Protocol):
-    """Takes tasks and gives answers, in any order."""
+    """Takes tasks and gives answers, in any order.
+
+    Attributes:
+        devices: what each worker judges on.
+        processes: how many worker processes there are; 0 is this process.
+    """
+
+    devices: tuple[str, ...]
+    processes: int
 
     @property
     def room(self) -> int:
@@ -42,6 +50,8 @@ class InProcess:
     """Judges in this process, a little at a time; a call that kills its process kills the reader."""
 
     def __init__(self, device_name: str, options: JudgeOptions) -> None:
+        self.devices: tuple[str, ...] = (device_name,)
+        self.processes = 0
         self._judge = Judge(open_device(device_name), options)
         self._options = options
         self._tasks: deque[Task] = deque()

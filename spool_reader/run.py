@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from spool import BundleError, Spool, SpoolStats, SpoolUnavailable, Waiting
 
-from .device import worker_devices
 from .engine import Engine
 from .events import Finished, Listener, Notice, Progress, Started
 from .options import ReaderOptions
@@ -70,9 +69,8 @@ class Run:
         self._tell_next = self._started + _PROGRESS_SECONDS
         self._rows_told = self._summary.rows
         self._quarantined_before = 0
-        devices = worker_devices(options.device, options.workers)
-        workers = 0 if options.workers == 0 else len(devices)
-        emit(Started(spool.url, str(results.path), tuple(dict.fromkeys(devices)), workers, results.found))
+        devices = tuple(dict.fromkeys(pool.devices))
+        emit(Started(spool.url, str(results.path), devices, pool.processes, results.found))
         if results.damaged:
             self._notice(f"{results.damaged} damaged lines in {results.path} are passed over")
 

@@ -110,11 +110,23 @@ def _run(
 
 @contextmanager
 def _pool(spool: Spool, options: ReaderOptions) -> Iterator[Pool]:
-    devices = worker_devices(options.device, options.workers)
     pool: Pool
-    if options.workers == 0:
+    if options.engine == "ray":
+        if not (spool.durable and spool.shareable):
+            raise ConfigError(
+                f"engine = 'ray': {spool.url} is in this process's memory; Ray's workers need a directory they share"
+            )
+        # Loaded here: Ray is an extra that few readers have.
+        from .ray_pool import RayPool
+
+        pool = RayPool(
+            options.address, options.device, options.workers, options.judge, call_timeout=options.call_timeout
+        )
+    elif options.workers == 0:
+        devices = worker_devices(options.device, options.workers)
         pool = InProcess(devices[0], options.judge)
     else:
+        devices = worker_devices(options.device, options.workers)
         # A spool that no other process can open sends whole bundles through the pipe: one batch at a time fits.
         depth = 2 if spool.shareable else 1
         pool = WorkerPool(devices, options.judge, call_timeout=options.call_timeout, depth=depth)

@@ -54,6 +54,7 @@ class WorkerPool:
         self, devices: Sequence[str], options: JudgeOptions, *, call_timeout: float = 300.0, depth: int = 2
     ) -> None:
         self._options = replace(options, threads=options.threads or max(1, torch.get_num_threads() // len(devices)))
+        self.devices, self.processes = tuple(devices), len(devices)
         self._call_timeout = call_timeout
         # Batches that one worker holds: the one it is on, and one so that it never waits for its parent.
         self._depth = depth
