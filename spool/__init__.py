@@ -23,6 +23,7 @@ from .names import BundleName, bundle_name, parse_bundle_name
 from .opening import open_spool
 from .options import SpoolOptions
 from .purging import PurgeReport, purge
+from .storage import LocalShard
 from .version import __version__
 from .waiting import Waiting, WaitingFile, Wanted
 
@@ -37,6 +38,7 @@ __all__ = [
     "CallHeader",
     "Claim",
     "ConfigError",
+    "LocalShard",
     "NotReplayable",
     "NotRepresentable",
     "PurgeReport",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -50,6 +50,11 @@ class CallHeader:
     def key(self) -> Key:
         """What a call is known by: no two calls share it."""
         return self.session, self.rank, self.step, self.seq
+
+    @property
+    def placements(self) -> tuple[str, ...]:
+        """How the distributed tensors among arguments and results are placed, each way once."""
+        return tuple(dict.fromkeys(_placements((self.args, self.kwargs, self.result, self.mutated))))
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,16 @@ class Bundle:
     def nbytes(self) -> int:
         """Bytes of tensor data."""
         return sum(nbytes(tensor) for tensor in self.tensors.values())
+
+
+def _placements(tree: Tree) -> Iterator[str]:
+    if isinstance(tree, dict):
+        if isinstance(tree.get("placements"), str):
+            yield tree["placements"]
+        yield from _placements(list(tree.values()))
+    elif isinstance(tree, list | tuple):
+        for item in tree:
+            yield from _placements(item)
 
 
 def check_header(header: CallHeader) -> CallHeader:

@@ -37,6 +37,22 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 MAX_DIM = 64
 
 
+@dataclass(frozen=True)
+class LocalShard:
+    """This rank's part of a distributed tensor, and how the whole is placed, as text such as `(Shard(dim=0),)`."""
+
+    tensor: Tensor
+    placements: str
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> LocalShard | None:
+        """The part of a DTensor; None for every other kind of tensor."""
+        kind = type(tensor)
+        if kind.__name__ != "DTensor" or not kind.__module__.startswith("torch.distributed"):
+            return None
+        return cls(tensor.to_local(), str(tensor.placements))  # type: ignore[attr-defined]
+
+
 @dataclass
 class TensorSink:
     """Collects the tensors of one call; `add` answers with the reference that goes into the tree."""
@@ -45,13 +61,20 @@ class TensorSink:
     _seen: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     _alive: list[Tensor] = field(default_factory=list)
 
-    def add(self, tensor: Tensor, path: str) -> dict[str, Any]:
-        """Store `tensor` unless the same elements are there, and refer to it; NotRepresentable for kinds without data."""
+    def add(self, value: Tensor | LocalShard, path: str) -> dict[str, Any]:
+        """Store a tensor unless the same elements are there, and refer to it; NotRepresentable for kinds without data."""
         placements = None
-        if type(tensor) not in _PLAIN:
-            tensor, placements = _local_shard(tensor, path)
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.device.type == "meta":
-            kind = "quantized" if tensor.is_quantized else tensor.device.type if tensor.is_meta else str(tensor.layout)
+        if type(value) not in _PLAIN:
+            shard = value if isinstance(value, LocalShard) else LocalShard.of(value)
+            if shard is None:
+                # Other subclasses have a meaning that their data alone lose.
+                raise NotRepresentable(f"{type(value).__module__}.{type(value).__qualname__}", path)
+            value, placements = shard.tensor, shard.placements
+        assert isinstance(value, Tensor)
+        tensor = value
+        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta or tensor.is_nested:
+            named = {"quantized": tensor.is_quantized, "meta": tensor.is_meta, "nested": tensor.is_nested}
+            kind = next((name for name, found in named.items() if found), str(tensor.layout))
             raise NotRepresentable(f"Tensor ({kind})", path)
         requires_grad = tensor.requires_grad
         tensor = tensor.detach()
@@ -173,15 +196,6 @@ def _regular(tensor: Tensor) -> bool:
                 return False
             reach += step * (size - 1)
     return True
-
-
-def _local_shard(tensor: Tensor, path: str) -> tuple[Tensor, str | None]:
-    """A distributed tensor's local shard and its placements; other subclasses have a meaning that data alone lose."""
-    kind = type(tensor)
-    if kind.__name__ == "DTensor" and kind.__module__.startswith("torch.distributed"):
-        local: Tensor = tensor.to_local()  # type: ignore[attr-defined]
-        return local, str(tensor.placements)  # type: ignore[attr-defined]
-    raise NotRepresentable(f"{kind.__module__}.{kind.__qualname__}", path)
 
 
 def nbytes(tensor: Tensor) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from .errors import BundleMalformed, NotRepresentable
-from .storage import TensorSink, restore
+from .storage import LocalShard, TensorSink, restore
 
 Tree = Any
 MAX_DEPTH = 64
@@ -70,6 +70,8 @@ def _encode(value: Any, sink: TensorSink, path: str, depth: int) -> Tree:
 
 def _encode_rarer(value: Any, sink: TensorSink, path: str, depth: int) -> Tree:
     kind = type(value)
+    if kind is LocalShard:
+        return sink.add(value, path)
     if isinstance(value, torch.Size):
         return {"$size": [int(size) for size in value]}
     if isinstance(value, tuple) and kind.__module__ == "torch.return_types":

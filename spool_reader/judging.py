@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,10 @@ def load_profile(name: str) -> comparators.Profile:
         raise ConfigError(str(error)) from error
 
 
+# Every rank has the whole tensor.
+_REPLICATED = re.compile(r"\((Replicate\(\),? ?)*\)")
+
+
 class Judge:
     """Judges bundles on one device."""
 
@@ -80,7 +85,13 @@ class Judge:
                 )
             self._check_filters(header.api)
             target = resolve(header.api)
-            return self._judged(bundle, target, timings)
+            row = self._judged(bundle, target, timings)
+            split = [places for places in header.placements if not _REPLICATED.fullmatch(places)]
+            if split and row["verdict"] in ("error", "warning"):
+                raise NotReplayable(
+                    f"not replayable: the parts of distributed tensors on this rank, {', '.join(split)}, do not tell the result"
+                )
+            return row
         except NotReplayable as error:
             reason = str(error)
         except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from .pool import Pool
 from .records import CallRecord
 from .snapshot import Snapshots, storages, unseen, versions
 
+_NOTHING: Mapping[str, Any] = {}
 Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -27,12 +29,23 @@ def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     return func(*args, **kwargs)
 
 
+@dataclass(slots=True)
+class _Place:
+    """Where a call stands: step, number in the step, full name, phase, and the forward call that a gradient belongs to."""
+
+    step: int
+    seq: int
+    api: str
+    phase: str
+    origin: str | None
+
+
 class Recorder:
     """Turns one call into a record: numbers it, copies what it needs, runs it, hands the copies on.
 
-    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error
-    of ours is counted and never reaches the training, unless `strict`. Once `silent`, it lets every call pass: for modes
-    that stand on the stacks of other threads, or of a forked child, and that nobody can take off there.
+    `hand_on` takes the finished record. An error of the call itself passes through unchanged and leaves no record; an error of
+    ours makes it a call that cannot be replayed and never reaches the training, unless `strict`. Once `silent`, it lets every
+    call pass: for modes that stand on the stacks of other threads, or of a forked child, and that nobody can take off there.
     """
 
     silent = False
@@ -62,10 +75,10 @@ class Recorder:
 
     def forward(self, name: Name, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run `func`, a call of torch's API, and record it."""
-        place = self._place(name)
+        place = self._place(name, "forward", None)
         first = next_number()
-        result = self._run(place, "forward", None, name, func, args, kwargs, _call)
-        self.origins.note(first, next_number(), place[2], name)
+        result = self._run(place, name, func, args, kwargs, _call)
+        self.origins.note(first, next_number(), place.api, name)
         return result
 
     def backward(
@@ -78,95 +91,106 @@ class Recorder:
         call: Call,
     ) -> Any:
         """Run `func`, an operator that a backward runs for `origin`, by `call`, and record it."""
-        return self._run(self._place(name), "backward", origin, name, func, args, kwargs, call)
+        return self._run(self._place(name, "backward", origin), name, func, args, kwargs, call)
 
-    def _place(self, name: Name) -> tuple[int, int, str]:
-        """Step, seq and full name of this call."""
+    def _place(self, name: Name, phase: str, origin: str | None) -> _Place:
         self._counts.add("seen")
-        return self._numbering.next(*name)
+        return _Place(*self._numbering.next(*name), phase, origin)
 
     def _run(
         self,
-        place: tuple[int, int, str],
-        phase: str,
-        origin: str | None,
+        place: _Place,
         name: Name,
         func: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         call: Call,
     ) -> Any:
-        if not self._filters.wants(place[2]):
+        if not self._filters.wants(place.api):
             self._counts.add("filtered")
             return call(func, args, kwargs)
-        before = self._guarded(_Before, self._pool, phase, func, name[1], args, kwargs)
+        before = None
+        try:
+            before = _Before(self._pool, place.phase, func, name[1], args, kwargs)
+        except Exception as error:
+            self._failed(place, error)
         result = call(func, args, kwargs)
         if before is not None:
-            self._guarded(self._record, before, place, phase, origin, args, kwargs, result)
+            try:
+                self._record(place, before, args, kwargs, result)
+            except Exception as error:
+                self._failed(place, error)
         return result
 
-    def _on_device(self, device: str) -> Mapping[str, Any]:
-        producer = self._producers.get(device)
-        if producer is None:
-            producer = self._producers[device] = {**self._producer, "device": device}
-        return producer
-
-    def _guarded(self, action: Callable[..., Any], *details: Any) -> Any:
-        try:
-            return action(*details)
-        except Exception as error:
-            if self._strict:
-                raise
-            self._counts.add("dropped")
-            self._counts.trouble(f"capture {type(error).__name__}", f"a call was not recorded: {error!r}")
-            return None
+    def _failed(self, place: _Place, error: Exception) -> None:
+        """An error of ours: the call still gets its row, and the training does not hear of it."""
+        if self._strict:
+            raise error
+        self._counts.trouble(f"capture {type(error).__name__}", f"{place.api} could not be recorded: {error!r}")
+        self._send(place, surroundings(), "cpu", skip=f"spool-check failed to record it: {error!r}")
 
     def _record(
-        self,
-        before: _Before,
-        place: tuple[int, int, str],
-        phase: str,
-        origin: str | None,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        result: Any,
+        self, place: _Place, before: _Before, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
-        step, seq, api = place
+        mutated = {}
         with unseen():
-            after = Snapshots(self._pool, grad=phase == "forward")
+            after = Snapshots(self._pool, grad=place.phase == "forward")
             old = before.values
-            mutated = {}
             if old:
                 new_args = tuple(old[i] if i in old else after.of(value) for i, value in enumerate(args))
                 new_kwargs = {key: old[key] if key in old else after.of(value) for key, value in kwargs.items()}
                 for key in before.written:
-                    mutated[_place(key)] = after.of(args[key] if isinstance(key, int) else kwargs[key])
+                    mutated[_path(key)] = after.of(args[key] if isinstance(key, int) else kwargs[key])
             else:
                 new_args = tuple(map(after.of, args))
                 new_kwargs = {key: after.of(value) for key, value in kwargs.items()} if kwargs else {}
             new_result = after.of(result)
             skip = before.surprise()
         device = device_of((result, args, kwargs)) or str(torch.get_default_device())
+        if skip is not None:
+            self._send(place, before.context, device, skip=skip)
+        else:
+            nbytes = before.nbytes + after.nbytes
+            self._send(place, before.context, device, new_args, new_kwargs, new_result, mutated, nbytes)
+
+    def _send(
+        self,
+        place: _Place,
+        context: Mapping[str, Any],
+        device: str,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] = _NOTHING,
+        result: Any = None,
+        mutated: Mapping[str, Any] = _NOTHING,
+        nbytes: int = 0,
+        skip: str | None = None,
+    ) -> None:
         self._hand_on(
             CallRecord(
                 session=self._session,
                 rank=self._rank,
-                step=step,
-                seq=seq,
-                api=api,
-                phase=phase,
-                args=() if skip else new_args,
-                kwargs={} if skip else new_kwargs,
-                result=new_result,
+                step=place.step,
+                seq=place.seq,
+                api=place.api,
+                phase=place.phase,
+                args=args,
+                kwargs=kwargs,
+                result=result,
                 mutated=mutated,
-                context=before.context,
+                context=context,
                 producer=self._on_device(device),
                 time=time.time(),
-                nbytes=before.nbytes + after.nbytes,
-                origin=origin,
+                nbytes=nbytes,
+                origin=place.origin,
                 skip=skip,
             )
         )
+
+    def _on_device(self, device: str) -> Mapping[str, Any]:
+        producer = self._producers.get(device)
+        if producer is None:
+            producer = self._producers[device] = {**self._producer, "device": device}
+        return producer
 
 
 class _Before:
@@ -216,5 +240,5 @@ class _Before:
         return None
 
 
-def _place(argument: Argument) -> str:
+def _path(argument: Argument) -> str:
     return f"args[{argument}]" if isinstance(argument, int) else f"kwargs.{argument}"

@@ -54,4 +54,8 @@ class CallRecord:
                 args=self.args, kwargs=self.kwargs, result=self.result, mutated=self.mutated, **identity
             )
         except NotRepresentable as error:
-            return Bundle.unreplayable(reason=f"not replayable ({error})", **identity)
+            reason = str(error)
+        except Exception as error:
+            # Some kind of tensor that answers no question: its call still gets a row.
+            reason = f"spool-check failed to store it: {error!r}"
+        return Bundle.unreplayable(reason=f"not replayable ({reason})", **identity)

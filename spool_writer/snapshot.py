@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spool import LocalShard
+
 from .device import to_host
 from .pool import Pool
 
@@ -79,10 +81,9 @@ class Snapshots:
         return value
 
     def _copy_of_subclass(self, value: Tensor) -> Any:
-        """A distributed tensor's local part is copied inside its wrapper's place; others the bundle will name and refuse."""
-        if type(value).__name__ == "DTensor":
-            return self._copy(value.to_local())  # type: ignore[attr-defined]
-        return value
+        """A distributed tensor's local part is copied; others the bundle will name and refuse."""
+        shard = LocalShard.of(value)
+        return value if shard is None else LocalShard(self._copy(shard.tensor), shard.placements)
 
     def _copy(self, tensor: Tensor) -> Tensor:
         copy = self._copies.get(id(tensor))
@@ -101,13 +102,19 @@ class Snapshots:
             self._copies[id(tensor)] = copy
             # The number stands for this tensor only while it lives.
             self._held.append(tensor)
-            self.nbytes += copy.nbytes
+            if copy is not tensor:
+                self.nbytes += copy.nbytes
         return copy
+
+
+def _is_ordinary(tensor: Tensor) -> bool:
+    kind = tensor.dtype in _ORDINARY and tensor.layout is torch.strided and not (tensor.is_meta or tensor.is_nested)
+    return kind and tensor.is_contiguous()
 
 
 def _copy(tensor: Tensor, pool: Pool) -> Tensor:
     source = tensor
-    if source.layout is not torch.strided or source.is_quantized or source.is_meta:
+    if source.layout is not torch.strided or source.is_quantized or source.is_meta or source.is_nested:
         # The bundle refuses these by their kind; nothing is read from them.
         return source
     stride = source.stride()

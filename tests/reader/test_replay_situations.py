@@ -11,6 +11,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from spool import LocalShard
+
 nan, inf = math.nan, math.inf
 x, y = torch.tensor([1.0, 2.0]), torch.tensor([10.0, 20.0])
 total = torch.tensor([11.0, 22.0])
@@ -253,3 +255,19 @@ def test_surroundings_are_restored(row: Callable[..., dict[str, Any]]) -> None:
     assert torch.get_default_dtype() is torch.float32
     assert torch.is_grad_enabled()
     assert not torch._C._is_any_autocast_enabled()
+
+
+SHARDED, WHOLE = "(Shard(dim=0),)", "(Replicate(), Replicate())"
+
+
+@pytest.mark.parametrize(
+    ("placements", "result", "verdict"),
+    [(SHARDED, x.softmax(0), "pass"), (SHARDED, x.softmax(0) / 2, "skip"), (WHOLE, x.softmax(0) / 2, "error")],
+)
+def test_parts_of_distributed_tensors(
+    placements: str, result: torch.Tensor, verdict: str, row: Callable[..., dict[str, Any]]
+) -> None:
+    """Over a dimension that is spread over ranks, one rank's part says nothing: such a difference is nobody's fault."""
+    found = row("Functional.softmax.0", (LocalShard(x, placements), 0), {}, LocalShard(result, placements))
+    assert found["verdict"] == verdict
+    assert verdict != "skip" or placements in found["message"]

@@ -212,3 +212,68 @@ def test_the_new_switches_for_tf32_are_understood() -> None:
         assert run.returncode == 0, run.stderr
         [path] = Path(folder).rglob("*.add.0.safetensors")
         assert read_bundle(path).header.context["tf32"] == {"matmul": True, "cudnn": False}
+
+
+SUBCLASSES = """
+import sys, warnings, torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+from spool_check import PrecisionDebugger
+warnings.filterwarnings("ignore")
+
+class Plain(torch.Tensor):
+    pass
+
+class Overriding(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+mesh = init_device_mesh("cpu", (1,))
+x = torch.randn(4, 4)
+makers = {
+    "plain subclass": lambda: x.as_subclass(Plain),
+    "overriding subclass": lambda: x.clone().as_subclass(Overriding).requires_grad_(),
+    "jagged": lambda: torch.nested.nested_tensor([x[:2], x[:3]], layout=torch.jagged),
+    "nested": lambda: torch.nested.nested_tensor([x[:2], x[:3]]),
+    "sparse": lambda: x.to_sparse(),
+    "meta": lambda: x.to("meta"),
+    "distributed": lambda: distribute_tensor(x.clone(), mesh, [Shard(0)]).requires_grad_(),
+}
+value = makers[sys.argv[2]]()
+expected = value * 3
+debugger = PrecisionDebugger(spool=sys.argv[1], strict=True)
+debugger.start()
+product = value * 3
+debugger.stop()
+debugger.close()
+assert type(product) is type(expected)
+counts = debugger.counts()
+assert counts["seen"] == counts["captured"] + counts["unreplayable"] == 1, counts
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("plain subclass", "__main__.Plain at args[0]"),
+        ("overriding subclass", "__main__.Overriding at args[0]"),
+        ("jagged", "torch.nested._internal.nested_tensor.NestedTensor at args[0]"),
+        ("nested", "Tensor (nested) at args[0]"),
+        ("sparse", "Tensor (torch.sparse_coo) at args[0]"),
+        ("meta", "Tensor (meta) at args[0]"),
+        ("distributed", None),
+    ],
+)
+def test_tensors_of_other_kinds_are_named_and_training_goes_on(kind: str, why: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "training.py"
+    path.write_text(SUBCLASSES, encoding="utf-8")
+    command = [sys.executable, str(path), str(tmp_path / "spool"), kind]
+    run = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    [bundle] = [read_bundle(path) for path in (tmp_path / "spool").rglob("*.safetensors")]
+    assert bundle.header.skip == (f"not replayable ({why})" if why else None)
+    if why is None:
+        assert bundle.header.args["$tuple"][0]["placements"] == "(Shard(dim=0),)"
