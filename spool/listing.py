@@ -20,7 +20,8 @@ from .waiting import WaitingFile, Wanted
 
 Found = tuple[Place, BundleName]
 
-_ENOUGH = 4096
+# How many are remembered: of one rank, and of all ranks together, though some of each rank in any case.
+_ENOUGH, _IN_ALL, _LEAST = 4096, 16384, 64
 _FROM_START_EVERY_S = 5.0
 # A change within this time of a listing may carry the same time stamp as the listing saw.
 SETTLED_NS = 2 * 10**9
@@ -45,6 +46,7 @@ class Listing:
         self._hides = files.is_nfs3(root)
         self._touched = time.monotonic()
         self._wanted: Wanted | None = None
+        self._enough = _ENOUGH
 
     def ask(self, wanted: Wanted | None) -> None:
         """Remember only what `wanted` takes; what is remembered for another question is forgotten."""
@@ -92,7 +94,9 @@ class Listing:
         if touch:
             self._touched = time.monotonic()
             _touch(self._root)
-        for rank, folder in ranks_of(self._root):
+        folders = list(ranks_of(self._root))
+        self._enough = max(_LEAST, min(_ENOUGH, _IN_ALL // max(len(folders), 1)))
+        for rank, folder in folders:
             if (ranks is None or rank in ranks) and not self._ranks.get(rank):
                 if touch:
                     _touch(folder)
@@ -114,7 +118,7 @@ class Listing:
                 if here and not found:
                     self._cursor[rank] = step
                 found += here
-                if len(found) >= _ENOUGH:
+                if len(found) >= self._enough:
                     return found
             if found:
                 break
