@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import random
+import secrets
 import shutil
 import signal
 import subprocess
@@ -85,10 +86,43 @@ class Batch:
         return (self.peaceful_s - self.start_s) / self.bundles * 1e6
 
 
-class Reader:
-    """`spool-check reprocess` in a process group of its own."""
+class RayCluster:
+    """A Ray cluster of this host, with a token of its own, until `close`."""
 
-    def __init__(self, spool: Path, out: Path, words: Sequence[str]) -> None:
+    _HOLD = (
+        "import ray, sys\n"
+        "ray.init(include_dashboard=False, configure_logging=False, log_to_driver=False)\n"
+        "print(ray.get_runtime_context().gcs_address, flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+
+    def __init__(self) -> None:
+        os.environ.update(
+            RAY_AUTH_MODE="token",
+            RAY_AUTH_TOKEN=secrets.token_hex(32),
+            RAY_USAGE_STATS_ENABLED="0",
+            PYTHONPATH=str(ROOT),
+        )
+        self._holder = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", self._HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert self._holder.stdout is not None
+        self.words = ["--engine", "ray", "--address", self._holder.stdout.readline().strip()]
+
+    def workers(self) -> list[int]:
+        """The processes of actors that judge."""
+        return [pid for pid in _descendants(self._holder.pid) if _command(pid).startswith("ray::RayWorker")]
+
+    def close(self) -> None:
+        """End the cluster."""
+        self._holder.communicate()
+
+
+class Reader:
+    """`spool-check reprocess` in a process group of its own; `cluster` has its workers where they are not its children."""
+
+    def __init__(self, spool: Path, out: Path, words: Sequence[str], cluster: RayCluster | None = None) -> None:
+        self._cluster = cluster
         command = [sys.executable, "-m", "spool_check", "reprocess", str(spool), "--out", str(out), *words]
         env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -112,9 +146,9 @@ class Reader:
     def kill(self, choice: str) -> None:
         """kill -9: the `parent`, one `worker`, or `all` of them."""
         if choice == "worker":
-            children = _children(self._process.pid)
-            if children:
-                os.kill(random.choice(children), signal.SIGKILL)
+            workers = self._cluster.workers() if self._cluster else _children(self._process.pid)
+            if workers:
+                os.kill(random.choice(workers), signal.SIGKILL)
             return
         if choice == "parent":
             self._process.kill()
@@ -140,14 +174,32 @@ def _children(pid: int) -> list[int]:
         return []
 
 
+def _descendants(pid: int) -> list[int]:
+    children = _children(pid)
+    return children + [found for child in children for found in _descendants(child)]
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
 def until_done(
-    spool: Path, out: Path, words: Sequence[str], kills: int, chance: random.Random, pace: float
+    spool: Path,
+    out: Path,
+    words: Sequence[str],
+    kills: int,
+    chance: random.Random,
+    pace: float,
+    cluster: RayCluster | None,
 ) -> tuple[int, int]:
     """Reprocess, killing at `kills` random moments up to `pace` seconds apart; how many were killed, how many runs it took."""
     killed, runs = 0, 0
     while True:
         runs += 1
-        reader = Reader(spool, out, words)
+        reader = Reader(spool, out, words, cluster)
         code: int | None = None
         while killed < kills:
             code = reader.wait(chance.uniform(0.0, pace))
@@ -169,9 +221,11 @@ def _left(spool: Path) -> int:
     return sum(name.endswith(".safetensors") for _, _, names in os.walk(spool) for name in names)
 
 
-def measure(folder: Path, args: argparse.Namespace, bundles: int, chance: random.Random) -> Batch:
+def measure(
+    folder: Path, args: argparse.Namespace, bundles: int, chance: random.Random, cluster: RayCluster | None
+) -> Batch:
     """Generate, judge in peace, generate again, judge with kills."""
-    words = ["--device", "cpu", *args.words]
+    words = ["--device", "cpu", *args.words, *(cluster.words if cluster else ())]
     start = time.perf_counter()
     leftover(folder / "peaceful", bundles, args.ranks, args.steps, args.elements)
     generated = time.perf_counter() - start
@@ -184,13 +238,14 @@ def measure(folder: Path, args: argparse.Namespace, bundles: int, chance: random
     assert reader.wait() == 0, reader.talk
     peaceful = time.perf_counter() - start
     leftover(folder / "killed", bundles, args.ranks, args.steps, args.elements)
-    pace = 1.3 * started + 2 * (peaceful - started) / max(args.kills, 1)
+    # Well before the end of one run, so that the first of them is always on the way.
+    pace = 0.7 * (started + 2 * (peaceful - started) / max(args.kills, 2))
     start = time.perf_counter()
-    killed, runs = until_done(folder / "killed", folder / "out", words, args.kills, chance, pace)
+    killed, runs = until_done(folder / "killed", folder / "out", words, args.kills, chance, pace, cluster)
     quarantined = _left(folder / "killed" / "quarantine")
     if quarantined:
         # A bundle that was in hand three times when its reader was killed: set aside, and taken again on demand.
-        runs += until_done(folder / "killed", folder / "out", [*words, "--retry-failed"], 0, chance, 0.0)[1]
+        runs += until_done(folder / "killed", folder / "out", [*words, "--retry-failed"], 0, chance, 0.0, cluster)[1]
     seconds = time.perf_counter() - start
     keys = [(row["session"], row["rank"], row["step"], row["seq"]) for row in read_rows([folder / "out"])]
     assert len(keys) == len(set(keys)), "a call has two rows"
@@ -208,6 +263,7 @@ def main() -> None:
     parser.add_argument("--elements", type=int, default=64)
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=None, help="of the moments; printed in any case")
+    parser.add_argument("--ray", action="store_true", help="on a Ray cluster of this host")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("words", nargs="*", help="options of `spool-check reprocess`, after --")
     args = parser.parse_args()
@@ -219,10 +275,20 @@ def main() -> None:
         print(
             f"| bundles | ranks | steps | µs a bundle | peak MiB | kills | runs | quarantined, retried | rows |\n{'|---' * 9}|"
         )
+    cluster = RayCluster() if args.ray else None
+    try:
+        run_all(args, chance, seed, cluster)
+    finally:
+        if cluster:
+            cluster.close()
+
+
+def run_all(args: argparse.Namespace, chance: random.Random, seed: int, cluster: RayCluster | None) -> None:
+    """Every size in turn, printed as it comes."""
     for bundles in args.bundles:
         folder = Path(tempfile.mkdtemp(prefix="spool-check-batch-"))
         try:
-            found = measure(folder, args, bundles, chance)
+            found = measure(folder, args, bundles, chance, cluster)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if args.json:
