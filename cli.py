@@ -367,6 +367,7 @@ def report(
     **selected: Any,
 ) -> None:
     """Sum up RESULTS folders of any number of hosts and ranks as one: as text, as JSON, or as CSV files."""
+    from spool_reader.accounts import load_accounts
     from spool_reader.against import compare_runs
     from spool_reader.merging import Merged
     from spool_reader.report import csv_files, exit_code
@@ -382,6 +383,7 @@ def report(
         code = found.exit_code
     else:
         summary = summarise(merged.rows())
+        summary.sessions = load_accounts(results)
         code = summary.exit_code
         if kind == "csv":
             summary.reports = [str(path) for path in csv_files(merged, out, columns)]

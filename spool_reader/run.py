@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from spool import BundleError, Spool, SpoolStats, SpoolUnavailable, Waiting
 
+from .accounts import save_accounts
 from .engine import Engine
 from .events import Finished, Listener, Notice, Progress, Started
 from .options import ReaderOptions
@@ -141,6 +142,10 @@ class Run:
         except SpoolUnavailable as error:
             self._notice(str(error), level="warning")
         summary.sessions = self._tracker.states
+        try:
+            save_accounts(self._options.out, summary.sessions)
+        except OSError as error:
+            self._notice(f"the accounts of the sessions were not kept: {error}", level="warning")
         summary.seconds = time.monotonic() - self._started
         summary.reports = self._views.write()
         self._emit(Finished(summary))

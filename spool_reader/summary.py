@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +15,8 @@ from spool import SessionRecord
 from .rows import INTERNAL, ROW_VERSION, SEVERITY, Finding, finding_of
 
 WORST = 10
+# Where in a call the reason was found: the same reason at another place is no other reason.
+_PLACE = re.compile(r"^output \S+: | at (?:args|kwargs|result|mutated)[\w.\[\]]*")
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ class Summary:
 
     `quarantine_growth` is by how many bundles the spool's quarantine grew meanwhile, whoever put them there;
     `known` counts calls by the known difference that covers them, `expired` those that one would cover, had its version
-    not come; `listed` are all entries of the list in use; `internal` counts the skip rows of calls on which this tool
-    itself failed, `repeated` bundles whose call had its row already, such as after a crash between row and deletion.
+    not come; `listed` are all entries of the list in use; `skips` counts skip rows by reason; `internal` counts those of
+    calls on which this tool itself failed, `repeated` bundles whose call had its row already, such as after a crash between
+    row and deletion.
     """
 
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -56,6 +60,8 @@ class Summary:
     internal: int = 0
     known: Counter[str] = field(default_factory=Counter)
     expired: Counter[str] = field(default_factory=Counter)
+    skips: Counter[str] = field(default_factory=Counter)
+    session_rows: Counter[tuple[str, int]] = field(default_factory=Counter)
     listed: tuple[str, ...] = ()
     checked: int = 0
     fenced: int = 0
@@ -71,6 +77,9 @@ class Summary:
         """Count one row."""
         self.verdicts[finding.verdict] += 1
         self.operators.setdefault(finding.operator, Counter())[finding.verdict] += 1
+        self.session_rows[finding.session, finding.rank] += 1
+        if finding.verdict == "skip":
+            self.skips[_PLACE.sub("", finding.message)[:120]] += 1
         severity = SEVERITY[finding.verdict]
         self.internal += severity == 0 and finding.message.startswith(INTERNAL)
         self.known.update(finding.known)
@@ -157,10 +166,18 @@ class Summary:
             "operators": {name: dict(counts) for name, counts in sorted(self.operators.items())},
             "worst": [_plain(finding) for finding in self.worst],
             "first_divergence": [_plain(finding) for _, finding in sorted(self.first_divergence.items())],
-            "sessions": [{**asdict(session), "complete": session.complete} for session in self.sessions],
+            "sessions": [
+                {
+                    **asdict(session),
+                    "complete": session.complete,
+                    "rows": self.session_rows[session.session, session.rank],
+                }
+                for session in self.sessions
+            ],
             "quarantined": self.quarantined,
             "quarantine_growth": self.quarantine_growth,
             "internal": self.internal,
+            "skips": dict(self.skips.most_common()),
             "known": dict(self.known),
             "known_unused": self.unused,
             "known_expired": dict(self.expired),

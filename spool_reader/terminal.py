@@ -9,12 +9,15 @@ import time
 from collections.abc import Mapping
 from typing import TextIO
 
+from .accounts import account_lines
 from .events import Event, Finished, Notice, Progress, RowWritten, Started
 from .rows import SEVERITY, Finding
 from .summary import Summary
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+# So many reasons of skip rows are told, the most frequent ones.
+_REASONS = 5
 _COLOURS = {"error": "31", "warning": "33", "known": "36", "pass": "32", "skip": "2"}
 _HEARTBEAT_SECONDS = 10.0
 _LIVE_ROWS = 8
@@ -128,6 +131,11 @@ def summary_lines(summary: Summary, *, colour: bool = False) -> list[str]:
         for label, count in summary.expired.most_common()
     ]
     lines += [f"known difference that no call showed: {sanitised(label, 200)}" for label in summary.unused]
+    lines += [f"skipped: {count} calls: {sanitised(why, 120)}" for why, count in summary.skips.most_common(_REASONS)]
+    if len(summary.skips) > _REASONS:
+        others = sum(count for _, count in summary.skips.most_common()[_REASONS:])
+        lines.append(f"skipped: {others} calls for {len(summary.skips) - _REASONS} other reasons, each in its row")
+    lines += account_lines(summary)
     for entry in summary.quarantined[:10]:
         place = f"rank {entry['rank']} step {entry['step']} seq {entry['seq']} {sanitised(entry['api'], 60)}"
         lines.append(f"in quarantine: {place}: {sanitised(entry['reason'], 160)}")
