@@ -15,7 +15,8 @@ from .rows import SEVERITY, Finding
 from .summary import Summary
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]")
+# Besides, what no text file can hold: half a surrogate pair, and the two characters that XML forbids.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 # So many reasons of skip rows are told, the most frequent ones.
 _REASONS = 5
 _COLOURS = {"error": "31", "warning": "33", "known": "36", "pass": "32", "skip": "2"}
@@ -24,7 +25,7 @@ _LIVE_ROWS = 8
 
 
 def sanitised(text: object, width: int | None = None) -> str:
-    """Text of a bundle without anything that a terminal would act on, and no longer than `width`."""
+    """Text of a bundle without anything that a terminal would act on or a file cannot hold, and no longer than `width`."""
     clean = _CONTROL.sub(" ", _ESCAPES.sub("", str(text)))
     return clean if width is None or len(clean) <= width else clean[: max(width - 1, 0)] + "…"
 
