@@ -355,6 +355,7 @@ def certs(folder: Path, days: int, encrypt: bool, force: bool) -> None:
 )
 @click.option("--rank", "ranks", type=_Numbers("ranks"), help="Only these ranks, such as 0,1,4-7.")
 @_selecting_options
+@click.option("--stats", is_flag=True, help="Say also where the time of judging went.")
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -364,6 +365,7 @@ def report(
     columns: str,
     out: Path | None,
     against: tuple[Path, ...],
+    stats: bool,
     **selected: Any,
 ) -> None:
     """Sum up RESULTS folders of any number of hosts and ranks as one: as text, as JSON, or as CSV files."""
@@ -374,6 +376,7 @@ def report(
     from spool_reader.selection import Selection
     from spool_reader.summary import summarise, summary_line
     from spool_reader.terminal import summary_lines
+    from spool_reader.time_spent import time_lines
 
     selection = Selection(**_given(**selected))
     merged, before = Merged(results, selection), Merged(against, selection)
@@ -390,7 +393,8 @@ def report(
         if kind == "json":
             _print_json(summary_line(summary))
         else:
-            click.echo("\n".join(summary_lines(summary)))
+            timed = time_lines(merged.rows()) if stats else []
+            click.echo("\n".join([*timed, *summary_lines(summary)]))
     for note in (*merged.notes, *before.notes):
         click.echo(note, err=True)
     problems = (*merged.problems, *before.problems)

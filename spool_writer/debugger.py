@@ -165,6 +165,7 @@ class PrecisionDebugger:
         self._spool.close()
         atexit.unregister(self._at_exit)
         counts = self._counts.now()
+        log.info("rank %d: %s; time: %s", self._rank, counts, self.stats())
         if counts["dropped"] or counts["errors"]:
             log.warning(
                 "rank %d: %d of %d calls were not recorded (%d errors); their rows will be missing",
@@ -177,6 +178,13 @@ class PrecisionDebugger:
     def counts(self) -> dict[str, int]:
         """Calls so far: seen, captured, filtered, unreplayable, dropped, published, and errors of the tool."""
         return self._counts.now()
+
+    def stats(self) -> dict[str, float]:
+        """Where the time went: seconds of recording on the training's threads, of them waiting for room, and of publishing in the
+        background; bytes published and still queued."""
+        if self._publisher is None:
+            return {}
+        return {"recording_s": round(self._recorder.seconds, 6), **self._publisher.stats()}
 
     def __enter__(self) -> PrecisionDebugger:
         self._entered = True

@@ -52,6 +52,8 @@ class Publisher:
             for n in range(threads)
         ]
         self._beater = threading.Thread(target=self._beat, name="spool-check-heartbeat", daemon=True)
+        self._seconds = {"waiting": 0.0, "publishing": 0.0}
+        self._written = 0
         self._switch_interval = sys.getswitchinterval()
         sys.setswitchinterval(min(_SWITCH_S, self._switch_interval))
         for thread in (*self._threads, self._beater):
@@ -65,9 +67,11 @@ class Publisher:
                 return False
             # One record larger than the whole queue still passes, alone.
             if self._bytes and self._bytes + size > self._limit:
+                start = time.perf_counter()
                 waited = self._changed.wait_for(
                     lambda: self._closing or not self._bytes or self._bytes + size <= self._limit, self._patience
                 )
+                self._seconds["waiting"] += time.perf_counter() - start
                 if not waited or self._closing:
                     self._counts.add("dropped")
                     self._counts.trouble("queue full", f"the spool does not keep up: {record.api} was dropped")
@@ -88,10 +92,13 @@ class Publisher:
                     return
                 record = self._queue.popleft()
                 self._busy += 1
+            start = time.perf_counter()
             try:
                 self._publish(record)
             finally:
                 with self._changed:
+                    self._seconds["publishing"] += time.perf_counter() - start
+                    self._written += record.nbytes
                     self._busy -= 1
                     self._bytes -= record.nbytes + _OVERHEAD
                     self._changed.notify_all()
@@ -114,6 +121,12 @@ class Publisher:
         while not self._beat_stop.wait(_HEARTBEAT_S):
             with contextlib.suppress(SpoolError):
                 self._session.heartbeat(self._counts.now())
+
+    def stats(self) -> dict[str, float]:
+        """Seconds that the training waited for room and that threads spent on publishing, bytes written and bytes queued."""
+        with self._changed:
+            seconds = {f"{name}_s": round(value, 6) for name, value in self._seconds.items()}
+            return {**seconds, "published_bytes": self._written, "queued_bytes": self._bytes}
 
     def drain(self, timeout: float) -> bool:
         """Wait until everything queued is published; False when `timeout` seconds were not enough."""

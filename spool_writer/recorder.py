@@ -9,17 +9,18 @@ from typing import Any
 
 import torch
 
+from .before import Before
 from .counting import Counts
 from .device import device_of
 from .filters import Filters
 from .identity import surroundings
-from .mutation import Argument, written_arguments
+from .mutation import Argument
 from .names import Name
 from .numbering import Numbering
 from .origins import Origins, next_number
 from .pool import Pool
 from .records import CallRecord
-from .snapshot import Snapshots, storages, unseen, versions
+from .snapshot import Snapshots, unseen
 
 _NOTHING: Mapping[str, Any] = {}
 Call = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
@@ -67,6 +68,8 @@ class Recorder:
         self._filters, self._numbering, self._counts = filters, numbering, counts
         self._hand_on, self._pool, self._strict = hand_on, pool, strict
         self.origins = Origins()
+        # Seconds spent on copies and on what belongs to them, the calls themselves not counted.
+        self.seconds = 0.0
         self._producers: dict[str, Mapping[str, Any]] = {}
 
     def new_step(self) -> None:
@@ -110,16 +113,20 @@ class Recorder:
             self._counts.add("filtered")
             return call(func, args, kwargs)
         before = None
+        start = time.perf_counter()
         try:
-            before = _Before(self._pool, place.phase, func, name[1], args, kwargs)
+            before = Before(self._pool, place.phase, func, name[1], args, kwargs)
         except Exception as error:
             self._failed(place, error)
+        begun = time.perf_counter()
         result = call(func, args, kwargs)
+        ended = time.perf_counter()
         if before is not None:
             try:
                 self._record(place, before, args, kwargs, result)
             except Exception as error:
                 self._failed(place, error)
+        self.seconds += begun - start + time.perf_counter() - ended
         return result
 
     def _failed(self, place: _Place, error: Exception) -> None:
@@ -130,7 +137,7 @@ class Recorder:
         self._send(place, surroundings(), "cpu", skip=f"spool-check failed to record it: {error!r}")
 
     def _record(
-        self, place: _Place, before: _Before, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+        self, place: _Place, before: Before, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     ) -> None:
         mutated = {}
         with unseen():
@@ -146,12 +153,13 @@ class Recorder:
                 new_kwargs = {key: after.of(value) for key, value in kwargs.items()} if kwargs else {}
             new_result = after.of(result)
             skip = before.surprise()
+            events = (*before.events, *after.events())
         device = device_of((result, args, kwargs)) or str(torch.get_default_device())
         if skip is not None:
             self._send(place, before.context, device, skip=skip)
         else:
             nbytes = before.nbytes + after.nbytes
-            self._send(place, before.context, device, new_args, new_kwargs, new_result, mutated, nbytes)
+            self._send(place, before.context, device, new_args, new_kwargs, new_result, mutated, nbytes, events)
 
     def _send(
         self,
@@ -163,6 +171,7 @@ class Recorder:
         result: Any = None,
         mutated: Mapping[str, Any] = _NOTHING,
         nbytes: int = 0,
+        events: tuple[Any, ...] = (),
         skip: str | None = None,
     ) -> None:
         self._hand_on(
@@ -181,6 +190,7 @@ class Recorder:
                 producer=self._on_device(device),
                 time=time.time(),
                 nbytes=nbytes,
+                events=events,
                 origin=place.origin,
                 skip=skip,
             )
@@ -191,53 +201,6 @@ class Recorder:
         if producer is None:
             producer = self._producers[device] = {**self._producer, "device": device}
         return producer
-
-
-class _Before:
-    """What must be known before a call runs: the values that it may overwrite, and the state that it runs in."""
-
-    def __init__(
-        self,
-        pool: Pool,
-        phase: str,
-        func: Callable[..., Any],
-        base: str,
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-    ) -> None:
-        self.context = surroundings()
-        self.written = written_arguments(func, base, args, kwargs)
-        self.values: dict[Argument, Any] = {}
-        self._versions: list[tuple[torch.Tensor, int]] = []
-        self.nbytes = 0
-        # An operator's schema says what it writes; versions are counted above the dispatcher.
-        counted = phase == "forward"
-        if not (self.written or counted):
-            return
-        with unseen():
-            if self.written:
-                given: dict[Argument, Any] = dict(enumerate(args))
-                given.update(kwargs)
-                snapshots = Snapshots(pool, grad=counted)
-                memory = {storage for place in self.written for storage in storages(given[place])}
-                for place, value in given.items():
-                    # What shares memory with a written argument changes with it.
-                    if place in self.written or not memory.isdisjoint(storages(value)):
-                        self.values[place] = snapshots.of(value)
-                self.nbytes = snapshots.nbytes
-                if counted:
-                    versions([value for place, value in given.items() if place not in self.values], self._versions)
-            else:
-                versions(args, self._versions)
-                if kwargs:
-                    versions(kwargs.values(), self._versions)
-
-    def surprise(self) -> str | None:
-        """Why the call cannot be replayed after all: it wrote to an argument that nothing announced."""
-        for tensor, version in self._versions:
-            if tensor._version != version:
-                return f"the call wrote to an argument of shape {tuple(tensor.shape)} that its signature does not name"
-        return None
 
 
 def _path(argument: Argument) -> str:

@@ -11,7 +11,9 @@ from spool import Bundle, NotRepresentable
 
 @dataclass(slots=True)
 class CallRecord:
-    """Snapshots and identity of one call. `nbytes` is the memory that the copies take; `skip` is why it cannot be replayed.
+    """Snapshots and identity of one call.
+
+    `nbytes` is the memory that the copies take; `events` tell when they are complete; `skip` is why it cannot be replayed.
 
     Not frozen: setting sixteen fields of a frozen one takes three times as long, on the training thread.
     """
@@ -30,6 +32,7 @@ class CallRecord:
     producer: Mapping[str, Any]
     time: float
     nbytes: int
+    events: tuple[Any, ...] = ()
     origin: str | None = None
     skip: str | None = None
 
@@ -50,6 +53,8 @@ class CallRecord:
         if self.skip is not None:
             return Bundle.unreplayable(reason=f"not replayable ({self.skip})", **identity)
         try:
+            for event in self.events:
+                event.synchronize()
             return Bundle.build(
                 args=self.args, kwargs=self.kwargs, result=self.result, mutated=self.mutated, **identity
             )

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spool import LocalShard
 
-from .device import to_host
+from .device import HostCopies
 from .pool import Pool
 
 _DisableTorchFunction: Any = torch._C.DisableTorchFunction
@@ -55,7 +55,7 @@ class Snapshots:
     """
 
     def __init__(self, pool: Pool, *, grad: bool) -> None:
-        self._pool, self._grad = pool, grad
+        self._copier, self._grad = HostCopies(pool), grad
         self._copies: dict[int, Tensor] = {}
         self._held: list[Tensor] = []
         self.nbytes = 0
@@ -80,6 +80,10 @@ class Snapshots:
             return slice(self.of(value.start), self.of(value.stop), self.of(value.step))
         return value
 
+    def events(self) -> tuple[Any, ...]:
+        """What must be waited for before the copies are read; ask once all are made."""
+        return self._copier.events()
+
     def _copy_of_subclass(self, value: Tensor) -> Any:
         """A distributed tensor's local part is copied; others the bundle will name and refuse."""
         shard = LocalShard.of(value)
@@ -88,15 +92,7 @@ class Snapshots:
     def _copy(self, tensor: Tensor) -> Tensor:
         copy = self._copies.get(id(tensor))
         if copy is None:
-            if (
-                tensor.is_cpu
-                and tensor.dtype in _ORDINARY
-                and tensor.layout is torch.strided
-                and tensor.is_contiguous()
-            ):
-                copy = tensor.clone()
-            else:
-                copy = _copy(tensor, self._pool)
+            copy = self._copier.copy(tensor) if _is_ordinary(tensor) else _copy(tensor, self._copier)
             if self._grad and tensor.requires_grad:
                 copy.requires_grad_()
             self._copies[id(tensor)] = copy
@@ -112,7 +108,7 @@ def _is_ordinary(tensor: Tensor) -> bool:
     return kind and tensor.is_contiguous()
 
 
-def _copy(tensor: Tensor, pool: Pool) -> Tensor:
+def _copy(tensor: Tensor, copier: HostCopies) -> Tensor:
     source = tensor
     if source.layout is not torch.strided or source.is_quantized or source.is_meta or source.is_nested:
         # The bundle refuses these by their kind; nothing is read from them.
@@ -123,8 +119,8 @@ def _copy(tensor: Tensor, pool: Pool) -> Tensor:
         for dim, step in enumerate(stride):
             if step == 0 and shape[dim] > 1:
                 source = source.narrow(dim, 0, 1)
-        return to_host(source, pool).expand(shape)
-    return to_host(source, pool)
+        return copier.copy(source).expand(shape)
+    return copier.copy(source)
 
 
 def tensors(value: Any) -> Iterator[Tensor]:

@@ -333,3 +333,17 @@ def test_inference_mode(record: Any) -> None:
     assert torch.equal(plain.result, x.abs())
     assert torch.equal(written.args[0], x.abs())
     assert torch.equal(written.mutated["args[0]"], x.abs() + 1)
+
+
+def test_where_the_time_went_is_told(tmp_path: Path) -> None:
+    debugger = PrecisionDebugger(spool=tmp_path / "spool")
+    assert debugger.stats()["published_bytes"] == 0
+    with debugger:
+        for _ in range(20):
+            torch.ones(100).add(1)
+    stats = debugger.stats()
+    assert stats["published_bytes"] == 20 * 3 * 400
+    assert stats["queued_bytes"] == 0
+    assert stats["recording_s"] > 0
+    assert stats["publishing_s"] > 0
+    assert stats["waiting_s"] == 0
