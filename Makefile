@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check lint types layers opdb bench peer ray fuzz clean
+.PHONY: demo test test-slow check lint types layers opdb bench peer ray fuzz clean docs
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +44,11 @@ bench: $(STAMP)
 	$(PY) benchmarks/compare.py
 	$(PY) benchmarks/lan.py
 	$(PY) benchmarks/batch.py --bundles 1000 10000
+
+# The reference pages that are made from the code.
+docs: $(STAMP)
+	$(PY) docs/make_reference.py
+	$(PY) -m fused_ops.document > docs/fused_ops.md
 
 # The tool that users come from, in an environment of its own: the oracle of tests marked "peer".
 peer: $(STAMP)

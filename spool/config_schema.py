@@ -21,9 +21,11 @@ _SHOWN = 40
 class Key:
     """One key of a configuration object.
 
-    `check` returns the value in its final form or raises ValueError; `rule` is what the message says must hold.
+    `help` is what the reference says of it; `check` returns the value in its final form or raises ValueError; `rule` is what
+    the message says must hold.
     """
 
+    help: str
     check: Check
     rule: str
     default: Any = None

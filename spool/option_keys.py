@@ -8,13 +8,52 @@ from .options import SpoolOptions
 _DEFAULTS = SpoolOptions()
 
 OPTION_KEYS: dict[str, Key] = {
-    "fsync": Key(choice("auto", "bundle", "none"), "auto, bundle or none", _DEFAULTS.fsync),
-    "mode": Key(integer(0o400, 0o777), "a file mode as a number, such as 420 (0o644) or 432 (0o660)", _DEFAULTS.mode),
-    "max_pending_bundles": Key(integer(1), "an integer from 1 on", _DEFAULTS.max_pending_bundles),
-    "max_pending_bytes": Key(optional(integer(1)), "a number of bytes from 1 on, or null", _DEFAULTS.max_pending_bytes),
-    "reserve_bytes": Key(integer(0), "a number of bytes from 0 on", _DEFAULTS.reserve_bytes),
-    "when_full": Key(choice("block", "drop", "sample"), "block, drop or sample", _DEFAULTS.when_full),
-    "block_timeout": Key(number(0), "a number of seconds above 0", _DEFAULTS.block_timeout),
-    "stale_after": Key(number(0), "a number of seconds above 0", _DEFAULTS.stale_after),
-    "attempts": Key(integer(1, 100), "an integer from 1 to 100", _DEFAULTS.attempts),
+    "fsync": Key(
+        "`bundle`: each file is synced before it becomes visible; `none`; `auto`: `bundle` on network file systems",
+        choice("auto", "bundle", "none"),
+        "auto, bundle or none",
+        _DEFAULTS.fsync,
+    ),
+    "mode": Key(
+        "mode of bundle files; 420 is 0644, 432 is 0660",
+        integer(0o400, 0o777),
+        "a file mode as a number, such as 420 (0o644) or 432 (0o660)",
+        _DEFAULTS.mode,
+    ),
+    "max_pending_bundles": Key(
+        "how many bundles of a rank may wait in the spool",
+        integer(1),
+        "an integer from 1 on",
+        _DEFAULTS.max_pending_bundles,
+    ),
+    "max_pending_bytes": Key(
+        "how many bytes of a rank may wait in the spool; null is no limit",
+        optional(integer(1)),
+        "a number of bytes from 1 on, or null",
+        _DEFAULTS.max_pending_bytes,
+    ),
+    "reserve_bytes": Key(
+        "how much of the disk stays free", integer(0), "a number of bytes from 0 on", _DEFAULTS.reserve_bytes
+    ),
+    "when_full": Key(
+        "what a full spool means for a call: `block` waits, then drops; `drop`; `sample`",
+        choice("block", "drop", "sample"),
+        "block, drop or sample",
+        _DEFAULTS.when_full,
+    ),
+    "block_timeout": Key(
+        "seconds that one call waits at most", number(0), "a number of seconds above 0", _DEFAULTS.block_timeout
+    ),
+    "stale_after": Key(
+        "seconds without a sign of life after which a process counts as dead",
+        number(0),
+        "a number of seconds above 0",
+        _DEFAULTS.stale_after,
+    ),
+    "attempts": Key(
+        "attempts at a bundle before it goes into quarantine",
+        integer(1, 100),
+        "an integer from 1 to 100",
+        _DEFAULTS.attempts,
+    ),
 }

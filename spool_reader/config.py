@@ -30,31 +30,47 @@ from spool.option_keys import OPTION_KEYS
 
 _NAMES = 'a list of API names, such as ["conv1d", "conv2d"]'
 _RUN_UT_KEYS: dict[str, Key] = {
-    "white_list": Key(texts, _NAMES, ()),
-    "black_list": Key(texts, _NAMES, ()),
-    "error_data_path": Key(text, "a path as a string", ""),
-    "is_online": Key(boolean, "true or false", False),
-    "nfs_path": Key(text, "a path as a string", ""),
-    "host": Key(text, "a host name or address as a string", ""),
-    "port": Key(integer(-1, 65535), "an integer from 0 to 65535, or -1 for none", -1),
-    "rank_list": Key(numbers, 'a list of ranks, such as [0, 1] or ["0-7"]', (0,)),
-    "tls_path": Key(text, "a folder with certificates as a string, or an empty string for plain TCP", None),
+    "white_list": Key("base names to judge; all others get skip rows", texts, _NAMES, ()),
+    "black_list": Key("base names that get skip rows", texts, _NAMES, ()),
+    "error_data_path": Key(
+        "failing bundles are kept below it, in `ut_error_data{time}`", text, "a path as a string", ""
+    ),
+    "is_online": Key("must be true", boolean, "true or false", False),
+    "nfs_path": Key("the shared directory; wins over `host` and `port`", text, "a path as a string", ""),
+    "host": Key("the address to listen on", text, "a host name or address as a string", ""),
+    "port": Key("the port to listen on", integer(-1, 65535), "an integer from 0 to 65535, or -1 for none", -1),
+    "rank_list": Key("ranks to judge", numbers, 'a list of ranks, such as [0, 1] or ["0-7"]', (0,)),
+    "tls_path": Key(
+        "folder with `server.key`, `server.crt`, `ca.crt`; an empty string means plain TCP; without the key, the current folder",
+        text,
+        "a folder with certificates as a string, or an empty string for plain TCP",
+        None,
+    ),
 }
 _TOP_KEYS: dict[str, Key] = {
-    "task": Key(choice("run_ut"), '"run_ut" (the file of the training side has "tensor")', required=True),
-    "dump_path": Key(text, "a path as a string", ""),
-    "run_ut": Key(lambda value: value, "an object", required=True),
-    "spool": Key(lambda value: value, "an object", {}),
+    "task": Key(
+        "which side the file is for",
+        choice("run_ut"),
+        '"run_ut" (the file of the training side has "tensor")',
+        required=True,
+    ),
+    "dump_path": Key("accepted for compatibility", text, "a path as a string", ""),
+    "run_ut": Key("what to judge, and where it comes from", lambda value: value, "an object", required=True),
+    "spool": Key("what is only ours", lambda value: value, "an object", {}),
 }
 # Keys of the `spool` object that are options of `watch`; a command-line option of the same name wins.
 _READER_KEYS: dict[str, Key] = {
-    "out": Key(optional(text), "a path as a string"),
-    "device": Key(optional(text), 'a device, such as "auto", "cpu" or "cuda:1"'),
-    "workers": Key(optional(integer(0)), "an integer from 0 on"),
-    "profile": Key(optional(text), "default, msprobe-8.3, cann, or the path of a file of limits"),
-    "columns": Key(optional(choice("zh", "en")), "zh or en"),
-    "known": Key(optional(text), "the path of a list of known differences"),
-    "call_timeout": Key(optional(number(0)), "a number of seconds above 0"),
+    "out": Key("results folder", optional(text), "a path as a string"),
+    "device": Key("where calls are replayed", optional(text), 'a device, such as "auto", "cpu" or "cuda:1"'),
+    "workers": Key("worker processes; 0 judges in the reader itself", optional(integer(0)), "an integer from 0 on"),
+    "profile": Key(
+        "limits: a name, or a file of your own",
+        optional(text),
+        "default, msprobe-8.3, cann, or the path of a file of limits",
+    ),
+    "columns": Key("column names of the CSV files", optional(choice("zh", "en")), "zh or en"),
+    "known": Key("list of known differences", optional(text), "the path of a list of known differences"),
+    "call_timeout": Key("seconds that one call may take", optional(number(0)), "a number of seconds above 0"),
 }
 
 

@@ -87,7 +87,7 @@ class KnownDifference:
 
 def read_known(path: str | Path) -> tuple[KnownDifference, ...]:
     """The list in a file; ConfigError names the file, the entry, the value, the rule and the remedy."""
-    top = validate(read_json(path), {"known": Key(_entries, "a list of objects", required=True)}, str(path))
+    top = validate(read_json(path), _TOP_KEYS, str(path))
     found: dict[tuple[str, str], int] = {}
     entries = []
     for index, item in enumerate(top["known"]):
@@ -175,17 +175,27 @@ def _release(version: Any) -> tuple[int, ...]:
     return tuple(map(int, re.sub(r"(\.0+)+$", "", match[0]).split("."))) if match else ()
 
 
+_TOP_KEYS: dict[str, Key] = {"known": Key("the list", _entries, "a list of objects", required=True)}
 _KEYS: dict[str, Key] = {
-    "api": Key(_api, "an API's name, such as npu_rms_norm, Tensor.mul or Tensor.mul.3", required=True),
-    "dtype": Key(_dtype, 'the type of the output, such as bfloat16, or "any"', required=True),
+    "api": Key(
+        "whose calls: all of a name, of a type and name, or one call",
+        _api,
+        "an API's name, such as npu_rms_norm, Tensor.mul or Tensor.mul.3",
+        required=True,
+    ),
+    "dtype": Key("which of their outputs", _dtype, 'the type of the output, such as bfloat16, or "any"', required=True),
     "limit": Key(
+        "how large the error may be and still be the known one",
         _limit,
         "an object of finite numbers from 0 on, by the names after `would have passed with` in `spool-check replay`, "
         'such as {"atol": 0.02}',
         required=True,
     ),
-    "reason": Key(_reason, "one sentence, at most 300 letters, for whoever reads the report", required=True),
+    "reason": Key(
+        "why it is expected", _reason, "one sentence, at most 300 letters, for whoever reads the report", required=True
+    ),
     "until": Key(
+        "the version that ends it",
         optional(_until),
         'a version of torch or spool-check that must be without it, such as "torch 2.9", or null for no end',
         required=True,

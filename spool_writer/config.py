@@ -16,41 +16,71 @@ from spool.option_keys import OPTION_KEYS
 
 _MiB = 2**20
 _OWN_KEYS: dict[str, Key] = {
-    "queue_bytes": Key(integer(_MiB), "a number of bytes from 1048576 (1 MiB) on", 1024 * _MiB),
-    "threads": Key(integer(1, 64), "an integer from 1 to 64", 2),
-    "close_timeout": Key(number(0), "a number of seconds above 0", 600.0),
-    "backward": Key(boolean, "true or false", True),
-    "strict": Key(boolean, "true or false", False),
+    "queue_bytes": Key(
+        "memory for calls that are recorded and not written yet",
+        integer(_MiB),
+        "a number of bytes from 1048576 (1 MiB) on",
+        1024 * _MiB,
+    ),
+    "threads": Key("threads that write", integer(1, 64), "an integer from 1 to 64", 2),
+    "close_timeout": Key(
+        "seconds at the end for what is not written yet; after that it is given up and counted",
+        number(0),
+        "a number of seconds above 0",
+        600.0,
+    ),
+    "backward": Key("record the operators of every backward too", boolean, "true or false", True),
+    "strict": Key("raise the tool's own errors instead of counting them", boolean, "true or false", False),
 }
 _SPOOL_KEYS = {**OPTION_KEYS, **_OWN_KEYS}
 _LIST = 'a list of names, such as ["conv1d", "conv2d"]'
 _FILTER_KEYS: dict[str, Key] = {
-    "scope": Key(texts, 'a list of full API names, such as ["Torch.matmul.0", "Tensor.add.3"]', ()),
-    "list": Key(texts, 'a list of API names or parts of them, such as ["Torch.matmul.0", "relu"]', ()),
-    "white_list": Key(texts, _LIST, ()),
-    "black_list": Key(texts, _LIST, ()),
+    "scope": Key(
+        "first and last call to record, by full name, or one call",
+        texts,
+        'a list of full API names, such as ["Torch.matmul.0", "Tensor.add.3"]',
+        (),
+    ),
+    "list": Key(
+        "full names, or parts of names such as `relu`",
+        texts,
+        'a list of API names or parts of them, such as ["Torch.matmul.0", "relu"]',
+        (),
+    ),
+    "white_list": Key("base names to record; a white list decides alone", texts, _LIST, ()),
+    "black_list": Key("base names to leave out; what stands on both lists is left out", texts, _LIST, ()),
 }
 _NUMBERS_RULE = 'a list of integers from 0 on, or ranges such as "4-7"'
 _TENSOR_KEYS: dict[str, Key] = {
     **_FILTER_KEYS,
-    "data_mode": Key(texts, 'a list such as ["all"]', ()),
-    "online_run_ut": Key(boolean, "true or false", False),
-    "nfs_path": Key(text, "a path as a string", ""),
-    "host": Key(text, "a host name or address as a string", ""),
-    "port": Key(integer(-1, 65535), "an integer from 0 to 65535, or -1 for none", -1),
-    "tls_path": Key(text, "a folder with certificates as a string, or an empty string for plain TCP", None),
-    "online_run_ut_recompute": Key(boolean, "true or false", False),
+    "data_mode": Key("accepted for compatibility", texts, 'a list such as ["all"]', ()),
+    "online_run_ut": Key("the switch: without it nothing is recorded", boolean, "true or false", False),
+    "nfs_path": Key("the shared directory; wins over `host` and `port`", text, "a path as a string", ""),
+    "host": Key("where the judging side listens", text, "a host name or address as a string", ""),
+    "port": Key("where the judging side listens", integer(-1, 65535), "an integer from 0 to 65535, or -1 for none", -1),
+    "tls_path": Key(
+        "folder with `client.key`, `client.crt`, `ca.crt`; an empty string means plain TCP; without the key, the current folder",
+        text,
+        "a folder with certificates as a string, or an empty string for plain TCP",
+        None,
+    ),
+    "online_run_ut_recompute": Key("accepted; recomputation needs no switch here", boolean, "true or false", False),
 }
 _TOP_KEYS: dict[str, Key] = {
-    "task": Key(choice("tensor"), '"tensor" (the file of the judging side has "run_ut")', required=True),
-    "dump_path": Key(text, "a path as a string", ""),
-    "rank": Key(numbers, _NUMBERS_RULE, ()),
-    "step": Key(numbers, _NUMBERS_RULE, ()),
-    "level": Key(choice("L1"), '"L1": calls are checked one by one', "L1"),
-    "enable_dataloader": Key(boolean, "true or false", False),
-    "async_dump": Key(boolean, "true or false", False),
-    "tensor": Key(lambda value: value, "an object", {}),
-    "spool": Key(lambda value: value, "an object", {}),
+    "task": Key(
+        "which side the file is for",
+        choice("tensor"),
+        '"tensor" (the file of the judging side has "run_ut")',
+        required=True,
+    ),
+    "dump_path": Key("accepted for compatibility", text, "a path as a string", ""),
+    "rank": Key("ranks to record; empty means all", numbers, _NUMBERS_RULE, ()),
+    "step": Key("steps to record; empty means all", numbers, _NUMBERS_RULE, ()),
+    "level": Key("calls are recorded one by one", choice("L1"), '"L1": calls are checked one by one', "L1"),
+    "enable_dataloader": Key("accepted for compatibility", boolean, "true or false", False),
+    "async_dump": Key("accepted for compatibility", boolean, "true or false", False),
+    "tensor": Key("what to record, and where to", lambda value: value, "an object", {}),
+    "spool": Key("what is only ours", lambda value: value, "an object", {}),
 }
 
 
