@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hand_made_dumps import DumpMaker, X
 from processes import ROOT, environment, free_port, left_in, rows_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -49,6 +50,9 @@ def test_commands_and_snippets_run_in_order(tmp_path: Path) -> None:
         text = config.read_text(encoding="utf-8").replace("/nfs/xxx/data", str(spool))
         (tmp_path / config.name).write_text(text, encoding="utf-8")
 
+    dump = DumpMaker(tmp_path / "old-dump")
+    dump.call("Torch.add.0", (X, X), {}, X + X)
+    dump.write()
     port = free_port()
     waiting: list[subprocess.Popen[str]] = []
     try:
@@ -84,4 +88,5 @@ def test_commands_and_snippets_run_in_order(tmp_path: Path) -> None:
     assert not waiting
     assert rows_of(tmp_path / "results")
     assert rows_of(tmp_path / "lan-results")
+    assert rows_of(tmp_path / "results-dump")
     assert left_in(spool) == []
