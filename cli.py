@@ -441,6 +441,26 @@ def compare(ctx: click.Context, /, npu_csv: Path, gpu_csv: Path, out: Path, prof
 
 
 @main.command()
+@click.argument("spool", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+@click.pass_context
+def doctor(ctx: click.Context, /, spool: Path | None, as_json: bool) -> None:
+    """Check this host and, with SPOOL, that directory: mount, rename, claims, events, clock, space, permissions.
+
+    Exit code 3 when something would not work. The directory is left as it was.
+    """
+    from spool_reader.doctor import diagnose, finding_lines
+
+    found = list(diagnose(spool))
+    if as_json:
+        for finding in found:
+            _print_json(finding.to_json())
+    else:
+        click.echo("\n".join(finding_lines(found)))
+    ctx.exit(ENVIRONMENT if any(finding.state == "fail" for finding in found) else OK)
+
+
+@main.command()
 @click.option(
     "--dir", "folder", type=click.Path(path_type=Path), help="Where to work; default is a new temporary folder."
 )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from spool import BundleError, Spool, SpoolStats, SpoolUnavailable, Waiting
 
 from .accounts import save_accounts
+from .doctor import at_start
 from .engine import Engine
 from .events import Finished, Listener, Notice, Progress, Started
 from .options import ReaderOptions
@@ -80,6 +82,10 @@ class Run:
         self._quarantined_before = self._spool.stats().quarantined
         self._look_at_history()
         idle_since: float | None = None
+        folder = Path(self._spool.url)
+        if folder.is_dir():
+            for line in at_start(folder):
+                self._notice(line)
         waker = Waker(self._spool, self._notice)
         try:
             while not self._stop.is_set():
