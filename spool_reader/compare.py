@@ -8,7 +8,6 @@ figures that its standard needs, is reported as SKIP, never dropped.
 from __future__ import annotations
 
 import csv
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -43,22 +42,32 @@ _UNSUPPORTED = ("float64", "complex64", "complex128")
 _SEVERITY = {"SKIP": 0, "pass": 1, "warning": 2, "error": 3}
 
 
+class _NoNumber(Exception):
+    """A figure of a row is no number; the message says which."""
+
+
 @dataclass
 class CompareResult:
-    """What a comparison of two files has found; `paths` are the result and the details file."""
+    """What a comparison of two files has found.
+
+    `paths` are the result and the details file, `unread` says which rows have figures that are no numbers.
+    """
 
     paths: list[Path]
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_SEVERITY, 0))
     failed: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return self.counts["error"] == 0
 
     @property
     def exit_code(self) -> int:
-        """As for every command: 0 all passed, 1 some failed, 5 nothing was checked."""
+        """As for every command: 0 all passed, 1 some failed, 3 some could not be read, 5 nothing was checked."""
         if not self:
             return 1
+        if self.unread:
+            return ResultsError.exit_code
         return 0 if self.counts["pass"] + self.counts["warning"] else 5
 
     def __str__(self) -> str:
@@ -67,6 +76,9 @@ class CompareResult:
         lines += [f"  error: {name}" for name in self.failed[:20]]
         if len(self.failed) > 20:
             lines.append(f"  … and {len(self.failed) - 20} more")
+        lines += [f"  not judged: {said}" for said in self.unread[:20]]
+        if len(self.unread) > 20:
+            lines.append(f"  … and {len(self.unread) - 20} more")
         return "\n".join(lines)
 
 
@@ -94,15 +106,19 @@ def compare_csv(
         raise ResultsError(f"{out}: {exc.strerror}; choose another folder with --out") from exc
     try:
         calls: dict[tuple[str, str], dict[str, list[Any]]] = {}
+        found = CompareResult([])
         for key, row in npu.items():
-            record = _judge(row, gpu.get(key), limits)
+            try:
+                record = _judge(row, gpu.get(key), limits)
+            except _NoNumber as reason:
+                record = {"name": row["name"], "result": "SKIP", "message": str(reason)}
+                found.unread.append(f"{row['name']}: {reason}")
             details.add(record)
             call, direction, _ = _parts(row["name"])
             statuses = calls.setdefault((call, key[1]), {"forward": [], "backward": [], "messages": []})
             statuses[direction].append(record["result"])
             if record["result"] in ("error", "SKIP") and record["message"] != BLANK:
                 statuses["messages"].append(record["message"])
-        found = CompareResult([])
         for (call, _), statuses in calls.items():
             forward, backward = _worst(statuses["forward"]), _worst(statuses["backward"])
             message = "; ".join(dict.fromkeys(statuses["messages"])) or BLANK
@@ -212,7 +228,10 @@ def _figures(row: Mapping[str, str], names: tuple[str, ...]) -> dict[str, float]
         try:
             found[name] = float(text)
         except ValueError:
-            found[name] = math.nan
+            title = next(title for title, key in keys_by_title(DETAILS).items() if key == name)
+            raise _NoNumber(
+                f"{title} is {text!r}, no number; was the file edited? Make it again with `report`"
+            ) from None
     return found
 
 

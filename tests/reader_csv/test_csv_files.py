@@ -169,3 +169,28 @@ def test_compare_refuses_bad_files(case: str, folder: Path, tmp_path: Path) -> N
     bad.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         compare_csv(details, bad, tmp_path / "out")
+
+
+def test_a_figure_edited_by_hand_is_named_and_the_other_rows_judged(folder: Path, tmp_path: Path) -> None:
+    details = write_csvs(folder, timestamp=STAMP)[1]
+    good = compare_csv(details, details, tmp_path / "good")
+    with details.open(encoding="utf-8-sig", newline="") as lines:
+        header, *table = list(csv.reader(lines))
+    needed = [
+        header.index(title)
+        for title in ("均方根误差", "二进制一致错误率", "相对误差错误率", "ULP误差平均值", "双千指标")
+    ]
+    edited = tmp_path / "edited.csv"
+    for place in needed:
+        table[0][place] = "about 3"
+    with edited.open("w", encoding="utf-8-sig", newline="") as lines:
+        csv.writer(lines).writerows([header, *table])
+    for pair in ((edited, details), (details, edited)):
+        found = compare_csv(*pair, tmp_path / "out")
+        if pair[0] == edited or found.unread:
+            [said] = found.unread
+            assert said.startswith(table[0][0])
+            assert "is 'about 3', no number; was the file edited?" in said
+            assert said in str(found)
+            assert found.exit_code in (1, 3)
+            assert sum(found.counts.values()) == sum(good.counts.values())
