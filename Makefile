@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check lint types layers opdb bench peer ray fuzz clean docs
+.PHONY: demo test test-slow check lint types layers torture opdb bench peer ray test-browser fuzz clean docs
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,12 @@ types: $(STAMP)
 layers: $(STAMP)
 	$(PY) -m pytest -q tests/house
 
+# Writers and readers that are killed, paused and starved of disk. SEED plays a run again.
+BUNDLES ?= 5000
+SEED ?=
+torture: $(STAMP)
+	PYTHONPATH=. $(PY) tests/support/torture.py --bundles $(BUNDLES) $(if $(SEED),--seed $(SEED))
+
 # All of torch's operator database; the table of what passes. Fails when a call is lost or wrongly judged. Ten minutes.
 opdb: $(STAMP)
 	$(PY) -W ignore tests/support/opdb.py > docs/coverage.md
@@ -58,6 +64,13 @@ peer: $(STAMP)
 ray: $(STAMP)
 	$(PY) -m pip install -q -c constraints.txt ray
 	$(PY) -m pytest -m ray
+
+# The HTML report in a real browser. Chromium is not installed from here: where none is found, this says how to get one.
+test-browser: $(STAMP)
+	$(PY) -m pip install -q -c constraints.txt playwright
+	@command -v chromium chromium-browser google-chrome >/dev/null || test -n "$$CHROMIUM" || \
+		{ echo "test-browser: no Chromium here; install one (Debian: apt-get install chromium) or name it in CHROMIUM="; exit 1; }
+	$(PY) -m pytest -m browser
 
 # The frames of LAN mode, coverage-guided, where the fuzzer can be installed. A finding fails.
 FUZZ_SECONDS ?= 60
