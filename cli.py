@@ -340,11 +340,12 @@ def certs(folder: Path, days: int, encrypt: bool, force: bool) -> None:
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["text", "csv", "json"]),
+    type=click.Choice(["text", "csv", "html", "json", "junit"]),
     default="text",
     show_default=True,
     help="What to make.",
 )
+@click.option("--html", "kind", flag_value="html", help="The same as --format html.")
 @click.option("--columns", type=click.Choice(["zh", "en"]), default="zh", show_default=True, help="Column names.")
 @click.option("--out", "-o", type=click.Path(path_type=Path), help="Folder for files.  [default: the results folder]")
 @click.option(
@@ -368,11 +369,14 @@ def report(
     stats: bool,
     **selected: Any,
 ) -> None:
-    """Sum up RESULTS folders of any number of hosts and ranks as one: as text, as JSON, or as CSV files."""
+    """Sum up RESULTS folders of any number of hosts and ranks as one.
+
+    As text or JSON here, as CSV files, as one HTML page (report.html) or as JUnit XML (junit.xml) in a folder.
+    """
     from spool_reader.accounts import load_accounts
     from spool_reader.against import compare_runs
     from spool_reader.merging import Merged
-    from spool_reader.report import csv_files, exit_code
+    from spool_reader.report import csv_files, exit_code, html_file, junit_file
     from spool_reader.selection import Selection
     from spool_reader.summary import summarise, summary_line
     from spool_reader.terminal import summary_lines
@@ -390,6 +394,8 @@ def report(
         code = summary.exit_code
         if kind == "csv":
             summary.reports = [str(path) for path in csv_files(merged, out, columns)]
+        elif kind in ("html", "junit"):
+            summary.reports = [str((html_file if kind == "html" else junit_file)(merged, out, summary))]
         if kind == "json":
             _print_json(summary_line(summary))
         else:
