@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,18 @@ def plan(spool: str | Path, selection: Selection) -> Plan:
     return found
 
 
+def _span(numbers: Collection[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return str(least) if least == most else f"{least} to {most}"
+
+
 def plan_lines(found: Plan) -> Iterator[str]:
     """The same for people."""
     yield f"{found.spool}"
     yield f"  would judge {found.selected} of {found.ready} bundles; in quarantine {found.quarantined}"
     for name, counts in (("rank", found.ranks), ("step", found.steps)):
         if counts:
-            least, most = min(counts), max(counts)
-            yield f"  {len(counts)} {name}s, {least} to {most}: {min(counts.values())} to {max(counts.values())} bundles each"
+            yield f"  {name}s: {_span(counts)} ({len(counts)}), {_span(counts.values())} bundles each"
     for operator, count in found.operators.most_common(20):
         yield f"  {count:>9} {sanitised(operator, 100)}"
     rest = sum(count for _, count in found.operators.most_common()[20:])
