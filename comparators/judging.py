@@ -7,6 +7,7 @@ whatever the later steps would say. int and bool outputs are always judged by bi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from .outputs import Call, judge_output
 from .profiles import Profile, load_profile
 from .random_ops import is_random, is_undefined
 from .result import Judgement, OutputJudgement, worst_of
+from .spread import error_spread
 from .structure import leaves, paired
 
 THREE, TWO = "three-way", "two-way"
@@ -49,7 +51,10 @@ def judge(
     call = Call(api, standard, tuple(args), dict(kwargs or {}), limits, base_name(api))
     outputs: list[OutputJudgement] = []
     for index, (path, ours, theirs, best) in enumerate(paired(device, reference, golden)):
-        outputs.append(judge_output(call, index, path, ours, theirs, best))
+        output = judge_output(call, index, path, ours, theirs, best)
+        if output.verdict in ("error", "warning"):
+            output = replace(output, spread=error_spread(ours, theirs if best is None else best))
+        outputs.append(output)
     if limits.peer_arithmetic:
         outputs = _without_surplus(outputs)
     verdict = worst_of([output.verdict for output in outputs])

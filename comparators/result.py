@@ -33,6 +33,7 @@ class OutputJudgement:
         worst: index and both values of the element that is furthest off.
         would_pass: for a failing output, the limits that would have passed it.
         looked: the ladder's metrics in the order of looking; later ones stay blank in the CSV files.
+        spread: of an output that fails, how its errors are spread, for pictures; absent from the JSON of others.
     """
 
     index: int
@@ -53,10 +54,11 @@ class OutputJudgement:
     would_pass: Mapping[str, float] | None = None
     looked: tuple[str, ...] = ()
     message: str = ""
+    spread: Mapping[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A strict JSON object: nan and inf are strings."""
-        return {
+        found = {
             "index": self.index,
             "path": self.path,
             "verdict": self.verdict,
@@ -76,6 +78,9 @@ class OutputJudgement:
             "looked": list(self.looked),
             "message": self.message,
         }
+        if self.spread is not None:
+            found["spread"] = _strict(self.spread)
+        return found
 
     def __str__(self) -> str:
         shape = "x".join(map(str, self.shape)) or "scalar"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import torch
 
 from .device import Device
 from .precision import LOW_PRECISION, Casts
-from .trees import map_leaves
+from .trees import map_leaves, named_leaves
 
 _TAKES_DEVICE_FIRST = frozenset({"to", "type"})
 # Dunders that begin as the augmented ones do and write nothing.
 _NOT_AUGMENTED = frozenset({"__int__", "__index__", "__invert__"})
+_LISTED = 40
+_VALUE_WIDTH = 80
 
 
 # Their kernels on accelerators read half and write float32, or the reverse; those of the CPU do neither.
@@ -84,6 +87,18 @@ def may_write(name: str, kwargs: dict[str, Any]) -> bool:
     augmented = name.startswith("__i") and name.endswith("__") and name not in _NOT_AUGMENTED
     outs = kwargs.get("out") is not None or kwargs.get("inplace") is True
     return inplace or augmented or outs or name == "__setitem__"
+
+
+def argument_list(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[list[Any]]:
+    """The first arguments of a call for its row: [path, dtype, shape] of a tensor, [path, value as text] of anything else."""
+    named = chain(named_leaves(args, "args"), named_leaves(kwargs, "kwargs"))
+    found: list[list[Any]] = []
+    for path, leaf in islice(named, _LISTED):
+        if isinstance(leaf, torch.Tensor):
+            found.append([path, str(leaf.dtype).removeprefix("torch."), list(leaf.shape)])
+        else:
+            found.append([path, repr(leaf)[:_VALUE_WIDTH]])
+    return found
 
 
 def _without_half_to_float(name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:

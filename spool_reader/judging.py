@@ -12,6 +12,7 @@ import comparators
 from spool import Bundle, ConfigError, NotReplayable
 
 from .allowlist import Target, resolve
+from .call_arguments import argument_list
 from .call_verdict import CallVerdict
 from .device import Device
 from .known import KnownDifference, with_known
@@ -139,6 +140,7 @@ class Judge:
         verdict.judge_result(uncompared)
         verdict.judge_mutated()
         timings["judge"] = round(clock() - start, 6)
+        fields = verdict.fields()
         row = {
             "v": ROW_VERSION,
             "session": header.session,
@@ -148,13 +150,15 @@ class Judge:
             "api": header.api,
             "phase": header.phase,
             "origin": header.origin,
-            **verdict.fields(),
+            **fields,
             "device": reference.device,
             "recorded_on": header.producer.get("device"),
             "stable": stable,
             "notes": [*reference.notes, *notes, *(() if stable is not False else (UNSTABLE,))],
             "timings": timings,
         }
+        if fields["verdict"] in ("error", "warning"):
+            row["arguments"] = argument_list(replay.args, replay.kwargs)
         return with_known(row, self._known, header.producer)
 
     def _stable(self, replay: Replay, reference: Outcome) -> bool | None:
