@@ -42,15 +42,21 @@ def judged(tmp_path: Path, name: str, **selected: Any) -> Path:
     return tmp_path / name
 
 
+@pytest.fixture(scope="module")
+def judged_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run over all, and three hosts that shared the work: by steps, and within a step by ranks."""
+    folder = tmp_path_factory.mktemp("judged")
+    judged(folder, "all")
+    judged(folder, "host1", steps=(0,), ranks=(0, 2))
+    judged(folder, "host2", steps=(0,), ranks=(1,))
+    judged(folder, "host3", steps=(1,))
+    return folder
+
+
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
-    """One run over all, then three hosts that shared the work: by steps, and within a step by ranks."""
-    return [
-        judged(tmp_path, "all"),
-        judged(tmp_path, "host1", steps=(0,), ranks=(0, 2)),
-        judged(tmp_path, "host2", steps=(0,), ranks=(1,)),
-        judged(tmp_path, "host3", steps=(1,)),
-    ]
+def folders(judged_once: Path, tmp_path: Path) -> list[Path]:
+    """Copies of the four results folders, to be changed at will."""
+    return [shutil.copytree(judged_once / name, tmp_path / name) for name in ("all", "host1", "host2", "host3")]
 
 
 def tables(folder: Path) -> dict[str, list[list[str]]]:
