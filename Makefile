@@ -4,7 +4,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test test-slow check lint types layers torture opdb bench peer ray test-browser fuzz clean docs
+.PHONY: demo test test-slow check lint types layers torture test-nfs opdb bench peer ray test-browser fuzz clean docs
 
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -39,6 +39,10 @@ BUNDLES ?= 5000
 SEED ?=
 torture: $(STAMP)
 	PYTHONPATH=. $(PY) tests/support/torture.py --bundles $(BUNDLES) $(if $(SEED),--seed $(SEED))
+
+# A real NFS server and two clients in a guest kernel; root on Debian, ten minutes. Kept in .nfs-lab.
+test-nfs: $(STAMP)
+	$(PY) tests/nfs/lab.py test
 
 # All of torch's operator database; the table of what passes. Fails when a call is lost or wrongly judged. Ten minutes.
 opdb: $(STAMP)
