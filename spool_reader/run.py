@@ -154,6 +154,8 @@ class Run:
             self._notice(f"the accounts of the sessions were not kept: {error}", level="warning")
         summary.seconds = time.monotonic() - self._started
         summary.reports = self._views.write()
+        if not self._abort.is_set():
+            summary.reports += self._views.write_page(summary, self._emit)
         self._emit(Finished(summary))
         return summary
 

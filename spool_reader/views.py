@@ -1,9 +1,14 @@
-"""The CSV files made again from the rows, now and then while running and once at the end."""
+"""The CSV files made again from the rows, now and then while running and once at the end; then the HTML page, too."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
+
+from spool import SpoolCheckError
+
+from .events import Listener, Notice
+from .summary import Summary
 
 _SECONDS = 30.0
 # Making the files reads every row: as the folder grows they are made less often, at most a twentieth of the time.
@@ -34,3 +39,17 @@ class Views:
         end = time.monotonic()
         self._next = end + max(_SECONDS, _SHARE * (end - start))
         return [str(path) for path in paths]
+
+    def write_page(self, summary: Summary, emit: Listener) -> list[str]:
+        """Write `report.html` where what it takes is installed; returns its path. The verdict never fails for want of it."""
+        from .html_report import has_extra
+        from .merging import Merged
+        from .report import html_file
+
+        if not has_extra():
+            return []
+        try:
+            return [str(html_file(Merged([self._folder]), None, summary))]
+        except (SpoolCheckError, OSError) as error:
+            emit(Notice("warning", f"the HTML report was not written: {error}"))
+            return []

@@ -21,7 +21,7 @@ from ..rows import finding_of
 from ..summary import Summary
 from .calls import Calls
 from .details import Details
-from .extra import need_extra
+from .extra import need_extra, plotting_script
 from .overview import Operators, overview
 from .packing import pack, script_hash
 
@@ -74,7 +74,7 @@ def _page(calls: Calls, details: Details, listed: int, shown: Mapping[str, Any])
     opening, pieces = details.packed(kept)
     data = {**calls.to_json(kept), "opening": opening, "piece": details.piece}
     script = "\n".join((_ASSETS / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    plotting = _plotting()
+    plotting = plotting_script()
     environment = Environment(
         loader=FileSystemLoader(_ASSETS),
         autoescape=True,
@@ -97,10 +97,3 @@ def _page(calls: Calls, details: Details, listed: int, shown: Mapping[str, Any])
         data=pack(json.dumps(data, separators=(",", ":"), allow_nan=False).encode("ascii")),
         pieces=pieces,
     )
-
-
-def _plotting() -> str:
-    """The plotting library; the page unpacks it when it draws the first chart."""
-    from bokeh.resources import Resources
-
-    return "\n".join(Resources(mode="inline", components=["bokeh", "bokeh-api"], log_level="error").js_raw)

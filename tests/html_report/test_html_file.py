@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from batch_spools import add_call, fill
 from click.testing import CliRunner, Result
 from processes import ROOT, environment
 from report_rows import CALLS, SINCE, packed, row, training, write_rows
 
 from cli import main
+from spool_reader.events import Notice
 from spool_reader.html_report import write_report
 from spool_reader.summary import summarise
+from spool_reader.watch import reprocess
 
 INJECTION = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&{{7*7}}"
 ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202egnol\ud800\x00"
@@ -214,3 +217,38 @@ def test_a_selection_narrows_the_page(tmp_path: Path) -> None:
     assert run("report", folder, "--html", "--step", SINCE, "--rank", 1).exit_code == 1
     [data] = packed((folder / "report.html").read_text(), "data")
     assert (set(data["columns"]["step"]), set(data["columns"]["rank"])) == ({SINCE}, {1})
+
+
+def leftover(tmp_path: Path) -> Path:
+    fill(tmp_path / "spool", [add_call(0, step, seq, off=0.5 * step) for step in range(2) for seq in range(3)])
+    return tmp_path / "spool"
+
+
+def test_a_run_ends_with_a_page_of_its_rows(tmp_path: Path) -> None:
+    summary = reprocess(leftover(tmp_path), out=tmp_path / "out", workers=0, device="cpu")
+    assert summary.reports[-1] == str(tmp_path / "out" / "report.html")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert len(packed(page, "data")[0]["columns"]["seq"]) == 6
+    opened = [detail for piece in packed(page, "pieces") for detail in piece]
+    assert [detail["arguments"] for detail in opened] == [
+        [["args[0]", "float32", [3]], ["args[1]", "float32", [3]]]
+    ] * 3
+    assert [detail["outputs"][0]["spread"]["errors"] for detail in opened] == [[[-1, 3]]] * 3
+
+
+def test_a_page_that_cannot_be_written_does_not_cost_the_verdict(tmp_path: Path) -> None:
+    spool = leftover(tmp_path)
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    said: list[Any] = []
+    summary = reprocess(spool, out=tmp_path / "out", workers=0, device="cpu", on_event=said.append)
+    assert (summary.failed, summary.exit_code) == (3, 1)
+    [warning] = [event.text for event in said if isinstance(event, Notice) and event.level == "warning"]
+    assert warning.startswith(f"the HTML report was not written: {tmp_path / 'out' / 'report.html'}")
+
+
+def test_a_run_without_the_extra_ends_as_always(tmp_path: Path) -> None:
+    words = ["reprocess", str(leftover(tmp_path)), "--out", str(tmp_path / "out"), "--workers", "0", "--device", "cpu"]
+    code = f"import sys; sys.modules['jinja2'] = None; from cli import main; main({words!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "RESULT FAIL: 3 error, 3 pass")
+    assert not (tmp_path / "out" / "report.html").exists()

@@ -286,7 +286,7 @@ def test_a_host_without_file_events_polls(
     assert reader.end().rows == 1
 
 
-def test_a_listener_hears_of_every_row_once_and_the_csv_files_are_there(
+def test_a_listener_hears_of_every_row_once_and_the_reports_are_there(
     tmp_path: Path, training: Any, watching: Any
 ) -> None:
     writer = training()
@@ -296,7 +296,9 @@ def test_a_listener_hears_of_every_row_once_and_the_csv_files_are_there(
     reader = watching()
     summary = reader.end()
     assert [event.row["seq"] for event in reader.of(RowWritten)] == list(range(30))
-    assert {Path(path).name.rsplit("_", 2)[0] for path in summary.reports} == {
+    *tables, page = summary.reports
+    assert page == str(tmp_path / "out" / "report.html")
+    assert {Path(path).name.rsplit("_", 2)[0] for path in tables} == {
         "accuracy_checking_result",
         "accuracy_checking_details",
         "api_precision_compare_result",

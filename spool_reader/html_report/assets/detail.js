@@ -74,23 +74,30 @@ function outputParts(output, said) {
 }
 
 function decade(exponent) {
-  return Number.isInteger(exponent) ? `1e${exponent}` : `${(10 ** exponent).toExponential(0)}`;
+  return `1e${exponent}`;
+}
+
+// Every decade from the first to the last, those without an element too: gaps are part of the picture.
+function everyDecade(entries) {
+  const found = new Map(entries.map((entry) => [entry[0], entry]));
+  const [first, last] = [entries[0][0], entries.at(-1)[0]];
+  return Array.from({ length: Math.min(700, last - first + 1) }, (_, at) => found.get(first + at) ?? [first + at, 0, NaN, NaN]);
 }
 
 function spreadParts(spread) {
-  const sampled = spread.sampled ? `, of ${spread.sampled} elements taken evenly` : "";
+  const sampled = spread.sampled ? `, of ${spread.sampled} elements taken at random` : "";
   const said = [`${spread.equal ?? 0} elements are equal`, spread.special ? `${spread.special} are nan or infinite` : ""].filter(Boolean).join(", ");
   const parts = [];
-  const errors = spread.errors ?? [];
-  if (errors.length) {
+  if (spread.errors?.length) {
+    const errors = everyDecade(spread.errors);
     const place = make("div", { class: "chart spread", role: "img", "aria-label": `histogram of the absolute error over ${errors.length} decades` });
     parts.push(make("h4", {}, `histogram of the absolute error (${said}${sampled})`), place);
     draws.push(() => figure(place, { tools: "", figure: { height: 190, x_range: errors.map(([exponent]) => decade(exponent)), x_axis_label: "absolute error, by decade", y_axis_label: "elements" } }, (plot, palette) => {
       plot.vbar({ x: errors.map(([exponent]) => decade(exponent)), top: errors.map(([, count]) => count), width: 0.9, fill_color: palette.below, line_color: null });
     }));
   }
-  const sizes = spread.by_magnitude ?? [];
-  if (sizes.length) {
+  if (spread.by_magnitude?.length) {
+    const sizes = everyDecade(spread.by_magnitude);
     const place = make("div", { class: "chart spread", role: "img", "aria-label": `error against magnitude over ${sizes.length} decades` });
     parts.push(make("h4", {}, "error against the magnitude of the reference: worst (line) and mean (dots)"), place);
     draws.push(() => figure(place, { tools: "", figure: { height: 190, x_range: sizes.map(([exponent]) => decade(exponent)), y_axis_type: "log", x_axis_label: "magnitude of the reference, by decade", y_axis_label: "absolute error" } }, (plot, palette) => {
