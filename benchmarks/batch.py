@@ -110,6 +110,11 @@ class RayCluster:
         """The processes of actors that judge."""
         return [pid for pid in _descendants(self._holder.pid) if _command(pid).startswith("ray::RayWorker")]
 
+    def cpu_seconds(self) -> float:
+        """What its processes have used so far."""
+        pids = [self._holder.pid, *_descendants(self._holder.pid)]
+        return sum(map(_cpu_ticks, pids)) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         """End the cluster."""
         self._holder.communicate()
@@ -171,10 +176,18 @@ def _children(pid: int) -> list[int]:
         return []
 
 
-def _cpu_of_children() -> float:
-    """CPU seconds of the readers that have ended, and of their workers; other work on the machine does not change it much."""
+def _cpu_seconds(cluster: RayCluster | None) -> float:
+    """CPU seconds of the readers that have ended, of their workers and of a cluster; other work hardly changes them."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return used.ru_utime + used.ru_stime + (cluster.cpu_seconds() if cluster else 0.0)
+
+
+def _cpu_ticks(pid: int) -> int:
+    """Of a process and of its children that have ended."""
+    try:
+        return sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    except OSError:
+        return 0
 
 
 def _descendants(pid: int) -> list[int]:
@@ -236,10 +249,10 @@ def measure(
     start = time.perf_counter()
     Reader(folder / "empty", folder / "out-empty", words).wait()
     started = time.perf_counter() - start
-    start, cpu = time.perf_counter(), _cpu_of_children()
+    start, cpu = time.perf_counter(), _cpu_seconds(cluster)
     reader = Reader(folder / "peaceful", folder / "out-peaceful", words)
     assert reader.wait() == 0, reader.talk
-    peaceful, cpu = time.perf_counter() - start, _cpu_of_children() - cpu
+    peaceful, cpu = time.perf_counter() - start, _cpu_seconds(cluster) - cpu
     leftover(folder / "killed", bundles, args.ranks, args.steps, args.elements)
     # Well before the end of one run, so that the first of them is always on the way.
     pace = 0.7 * (started + 2 * (peaceful - started) / max(args.kills, 2))
