@@ -58,6 +58,16 @@ def make_folder(path: str | os.PathLike[str], mode: int) -> bool:
     return True
 
 
+def hand_down_group(path: str | os.PathLike[str], group: int) -> None:
+    """Give a folder to a group, with the bit that gives it all that is made in it."""
+    found = os.stat(path)
+    if found.st_gid != group:
+        os.chown(path, -1, group)
+    mode = stat.S_IMODE(found.st_mode)
+    if mode & 0o2070 != 0o2070:
+        os.chmod(path, mode | 0o2070)
+
+
 def folder_mode(mode: int) -> int:
     """The mode of a folder whose files have `mode`: who may read may list, who may write may rename; the owner may all."""
     found = 0o700

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import os
 from pathlib import Path
 
@@ -54,4 +55,23 @@ def open_spool(
         raise SpoolUnavailable(f"{root}: not a directory; a spool is a directory")
     if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
         raise SpoolUnavailable(f"{root}: not readable and writable for this user; change its mode or owner")
+    if create and options is not None and options.group is not None:
+        _give_to_group(root, options.group)
     return DirectorySpool(root.absolute(), options=options, consumer=consumer)
+
+
+def _give_to_group(root: Path, group: str) -> None:
+    """The folder to the group, and with it all that is made in it from now on."""
+    try:
+        number = int(group) if group.isdecimal() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise ConfigError(
+            f"group is {group!r}: no group of this host has that name; `getent group` lists them"
+        ) from None
+    try:
+        files.hand_down_group(root, number)
+    except OSError as error:
+        raise SpoolUnavailable(
+            f"{root}: cannot be given to group {group}: {error.strerror}; its owner, who must be in that group, can: "
+            f"chgrp {group} {root} && chmod g+s {root}"
+        ) from error

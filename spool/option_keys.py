@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .config_schema import Key, choice, integer, number, optional
+from .config_schema import Key, choice, integer, number, optional, text
 from .options import SpoolOptions
 
 _DEFAULTS = SpoolOptions()
@@ -19,6 +19,12 @@ OPTION_KEYS: dict[str, Key] = {
         integer(0o400, 0o777),
         "a file mode as a number, such as 420 (0o644) or 432 (0o660)",
         _DEFAULTS.mode,
+    ),
+    "group": Key(
+        "group of everything in the spool, given to its folder by the training side; with it set `mode` to 432",
+        optional(text),
+        "the name or number of a group, or null",
+        _DEFAULTS.group,
     ),
     "max_pending_bundles": Key(
         "how many bundles of a rank may wait in the spool",
