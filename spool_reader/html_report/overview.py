@@ -74,13 +74,19 @@ def _shown(operator: _Operator) -> dict[str, Any]:
         "calls": operator.calls,
         "failed": operator.failed,
         "warned": operator.warned,
-        "worst": "no ratio" if math.isinf(operator.worst) else f"{operator.worst:.3g}×",
+        "worst": _ratio(operator.worst),
         "step": operator.first.step,
         "seq": operator.first.seq,
         "rank": operator.first.rank,
         "ranks": ranges(operator.ranks),
         "steps": ranges(operator.steps),
     }
+
+
+def _ratio(ratio: float) -> str:
+    if math.isinf(ratio):
+        return "no ratio"
+    return f"{float(f'{ratio:.3g}'):.0f}×" if 1000 <= ratio < 1e6 else f"{ratio:.3g}×"
 
 
 def overview(summary: Summary, operators: Operators, problems: Iterable[str], notes: Iterable[str]) -> dict[str, Any]:

@@ -32,8 +32,10 @@ async function figure(place, options, draw) {
   }
   for (const grid of [plot.xgrid, plot.ygrid]) grid.grid_line_color = palette.line;
   draw(plot, palette, Bokeh);
-  place.replaceChildren();
-  await Bokeh.Plotting.show(plot, place);
+  // In a frame of its own: a chart that is drawn again meanwhile takes the place of this one.
+  const frame = make("div", {});
+  place.replaceChildren(frame);
+  await Bokeh.Plotting.show(plot, frame);
 }
 
 function limitLine(plot, palette, Bokeh, dimension) {

@@ -35,7 +35,7 @@ function ratioText(ratio) {
   if (Number.isNaN(ratio)) return "";
   if (!Number.isFinite(ratio)) return "∞";
   if (ratio === 0) return "0";
-  return ratio >= 1000 || ratio < 0.001 ? ratio.toExponential(1) + "×" : String(Number(ratio.toPrecision(3))) + "×";
+  return ratio >= 1e6 || ratio < 0.001 ? ratio.toExponential(1) + "×" : String(Number(ratio.toPrecision(3))) + "×";
 }
 
 function numberText(value) {

@@ -51,6 +51,7 @@ function rebuild() {
   $("calls").replaceChildren(drawHead(), none ?? body);
   $("calls").setAttribute("aria-rowcount", shown.length + 1);
   $("count").textContent = `${shown.length} of ${calls.count} calls`;
+  $("calls").scrollTop = 0;
   drawn = "";
   drawRows();
 }
