@@ -111,7 +111,7 @@ class RayCluster:
         return [pid for pid in _descendants(self._holder.pid) if _command(pid).startswith("ray::RayWorker")]
 
     def cpu_seconds(self) -> float:
-        """What its processes have used so far."""
+        """What its living processes have used so far; of workers that have ended Ray keeps no account."""
         pids = [self._holder.pid, *_descendants(self._holder.pid)]
         return sum(map(_cpu_ticks, pids)) / os.sysconf("SC_CLK_TCK")
 
@@ -177,7 +177,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _cpu_seconds(cluster: RayCluster | None) -> float:
-    """CPU seconds of the readers that have ended, of their workers and of a cluster; other work hardly changes them."""
+    """CPU seconds of the readers that have ended, of their own workers and of a cluster; other work hardly changes them."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime + (cluster.cpu_seconds() if cluster else 0.0)
 
