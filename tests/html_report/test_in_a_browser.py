@@ -225,3 +225,13 @@ def test_a_browser_that_is_too_old_is_told(tmp_path: Path, visit: Visit) -> None
     page.wait_for_selector("#trouble:not([hidden])")
     assert "this browser is too old" in page.inner_text("#trouble")
     assert "First divergence in execution order" in page.inner_text("header")
+
+
+def test_known_differences_and_warnings_have_letters_of_their_own(tmp_path: Path, visit: Visit) -> None:
+    known = row(0, 0, 0, ratio=3.0, verdict="known", known=["ours to live with"], message="known: ours to live with")
+    page = visit(report(tmp_path, [known, row(0, 0, 1, "Torch.exp.0", ratio=1.2, verdict="warning")]))
+    assert sorted(text.split()[1] for text in page.locator("#map tbody tr").all_inner_texts()) == ["K", "W"]
+    assert page.inner_text("#verdict").split() == ["PASS", "W", "1", "warning", "K", "1", "known"]
+    page.click("#calls .row:has-text('known')")
+    page.wait_for_selector("#detail:not([hidden])")
+    assert "ours to live with" in page.inner_text("#detail dl")

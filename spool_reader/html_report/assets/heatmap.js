@@ -20,7 +20,8 @@ function bucketsOf(values, most) {
 }
 
 function mapCells() {
-  const most = Math.max(6, Math.min(64, Math.floor(($("map").clientWidth - 190) / 21)));
+  const width = $("map").clientWidth;
+  const most = Math.max(6, Math.min(64, Math.floor((width - (width < 640 ? 145 : 210)) / 20)));
   const { bucketOf, shown } = bucketsOf(calls[axis], most);
   const rows = calls.operators.map((name, operator) => ({ operator, name, worst: NaN, verdict: 9, first: Infinity, cells: new Array(shown.length) }));
   let place = 0;
