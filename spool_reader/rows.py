@@ -57,11 +57,15 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
     verdict = row["verdict"]
     if verdict not in SEVERITY:
         raise ValueError(f"unknown verdict {verdict!r}")
+    try:
+        rank, step, seq = int(row["rank"]), int(row["step"]), int(row["seq"])
+    except OverflowError as error:
+        raise ValueError("an infinite rank, step or seq") from error
     return Finding(
         str(row["session"]),
-        int(row["rank"]),
-        int(row["step"]),
-        int(row["seq"]),
+        rank,
+        step,
+        seq,
         str(row["api"]),
         str(row.get("phase", "")),
         verdict,
@@ -77,7 +81,12 @@ def number(value: Any) -> float | None:
     """A number as rows write it, `"nan"` and `"inf"` included."""
     if isinstance(value, str):
         return float(value) if value in ("nan", "inf", "-inf") else None
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:

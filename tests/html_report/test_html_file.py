@@ -152,13 +152,13 @@ def test_cut_off_and_damaged_lines_are_told_and_the_rest_is_shown(tmp_path: Path
     folder = write_rows(tmp_path, training(1, 3))
     file = folder / "results-rank0.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
-    file.write_bytes(
-        b"".join([*lines[:4], b"\xff{\n", b'{"v": 1, "rank": 0}\n', b'{"v": 9}\n', *lines[4:], lines[0][:50]])
-    )
+    infinite = lines[0].replace(b'"step":0', b'"step":1e999')
+    damaged = [b"\xff{\n", b'{"v": 1, "rank": 0}\n', infinite, b'{"v": 9}\n']
+    file.write_bytes(b"".join([*lines[:4], *damaged, *lines[4:], lines[0][:50]]))
     done = run("report", folder, "--html")
     assert done.exit_code == 1
     page = (folder / "report.html").read_text()
-    assert "2 lines are no rows" in page
+    assert "3 lines are no rows" in page
     assert "1 rows of format 9" in page
     assert len(packed(page, "data")[0]["columns"]["seq"]) == 3 * len(CALLS)
 
@@ -168,6 +168,7 @@ ODD: dict[str, dict[str, Any]] = {
     "checks of other shapes": {"output": {"checks": [1, ["a"], None, {"b": 2}], "metrics": [], "worst": {}}},
     "numbers that are not finite": {"output": {"ratio": "inf", "metrics": {"max_abs_err": "nan"}, "worst": None}},
     "a huge step": {"step": 2**80, "seq": -5},
+    "a huge number": {"output": {"ratio": 10**400}, "timings": {"total": 10**400}},
     "very long texts": {"message": "m" * 100_000, "notes": ["n" * 100_000] * 200},
     "deep nesting": {"notes": [[[[[[[[[["deep"]]]]]]]]]], "message": "\n"},
     "api without a number": {"api": "odd"},

@@ -117,8 +117,14 @@ function argumentsTable(list) {
 
 function reproduceParts(row) {
   if (!row.reproduce) return [make("h3", {}, "Reproduce"), make("p", { class: "hint" }, "The bundle was not kept: judge with --save-errors DIR, and each failing call gets a command that reproduces it.")];
-  const copy = make("button", { type: "button", onclick: () => navigator.clipboard?.writeText(row.reproduce).then(() => (copy.textContent = "copied")) }, "copy");
-  return [make("h3", {}, "Reproduce"), make("pre", { id: "reproduce" }, row.reproduce), copy];
+  const command = make("pre", { id: "reproduce" }, row.reproduce);
+  // Where a browser keeps its clipboard from files, the command is at least marked, ready to be copied.
+  const take = () => {
+    getSelection().selectAllChildren(command);
+    navigator.clipboard?.writeText(row.reproduce).then(() => (copy.textContent = "copied"), () => {});
+  };
+  const copy = make("button", { type: "button", onclick: take }, "copy");
+  return [make("h3", {}, "Reproduce"), command, copy];
 }
 
 let draws = [];

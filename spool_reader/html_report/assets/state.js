@@ -46,7 +46,7 @@ function passing() {
   const wanted = filters.text.trim().toLowerCase().split(/\s+/).filter(Boolean);
   // A word is sought once in each name, not once in each call.
   const hits = wanted.map((word) =>
-    Object.fromEntries(["api", "message", "standard", "session", "phase", "dtype"].map((name) => [name, calls.names[name].map((text) => text.toLowerCase().includes(word))]))
+    ["api", "message", "standard", "session", "phase", "dtype"].map((name) => [calls[name], calls.names[name].map((text) => text.toLowerCase().includes(word))]).filter(([, has]) => has.includes(true))
   );
   const found = new Int32Array(calls.count);
   let count = 0;
@@ -57,7 +57,7 @@ function passing() {
     if (filters.step && !filters.step(calls.step[call])) continue;
     if (filters.dtype >= 0 && calls.dtype[call] !== filters.dtype) continue;
     if (filters.phase >= 0 && calls.phase[call] !== filters.phase) continue;
-    if (!hits.every((hit) => Object.entries(hit).some(([name, has]) => has[calls[name][call]]))) continue;
+    if (!hits.every((hit) => hit.some(([column, has]) => has[column[call]]))) continue;
     found[count++] = call;
   }
   return sorted(found.subarray(0, count));
