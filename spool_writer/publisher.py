@@ -25,6 +25,12 @@ _OVERHEAD = 4096
 # One thread keeps up with small bundles, and two would only take the interpreter's lock from each other and from the training:
 # each further thread begins to help when so much more is waiting.
 _SHARE = 16 * 2**20
+# While the training is busy with one call after another, small ones are not published behind its back, where each would cost it
+# several turns of the interpreter's lock: not before it pauses so long (a wait for the device, for data, for other ranks), or
+# has so much in the queue, or the oldest call has waited so long.
+_PAUSE_S = 0.002
+_LAZY = 16 * 2**20
+_OLDEST_S = 1.0
 # A training thread lets go of the interpreter's lock in every operator. To get it back from a busy publisher it would wait for
 # Python's usual 5 ms, a hundred operators long.
 _SWITCH_S = 5e-5
@@ -38,7 +44,7 @@ class Publisher:
     ) -> None:
         self._spool, self._session, self._counts = spool, session, counts
         self._limit, self._patience = queue_bytes, patience
-        self._queue: deque[CallRecord] = deque()
+        self._queue: deque[tuple[float, CallRecord]] = deque()
         self._bytes = 0
         self._busy = 0
         self._closing = False
@@ -46,6 +52,9 @@ class Publisher:
         # One condition for those who wait for room or for the end of the queue, one for each publishing thread.
         self._changed = threading.Condition(lock)
         self._work = [threading.Condition(lock) for _ in range(threads)]
+        self._hurry = threading.Condition(lock)
+        self._drains = 0
+        self._last_put = 0.0
         self._beat_stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._run, args=(n,), name=f"spool-check-publisher-{n}", daemon=True)
@@ -77,7 +86,8 @@ class Publisher:
                     self._counts.trouble("queue full", f"the spool does not keep up: {record.api} was dropped")
                     return False
             self._bytes += size
-            self._queue.append(record)
+            self._last_put = time.monotonic()
+            self._queue.append((self._last_put, record))
             for number, work in enumerate(self._work):
                 if self._bytes < number * _SHARE:
                     break
@@ -88,9 +98,12 @@ class Publisher:
         while True:
             with self._changed:
                 self._work[number].wait_for(lambda: self._closing or (self._queue and self._bytes >= number * _SHARE))
+                if self._queue and not self._is_time(time.monotonic()):
+                    self._hurry.wait(_PAUSE_S)
+                    continue
                 if not self._queue:
                     return
-                record = self._queue.popleft()
+                _, record = self._queue.popleft()
                 self._busy += 1
             start = time.perf_counter()
             try:
@@ -102,6 +115,12 @@ class Publisher:
                     self._busy -= 1
                     self._bytes -= record.nbytes + _OVERHEAD
                     self._changed.notify_all()
+
+    def _is_time(self, now: float) -> bool:
+        """Whether the training is not disturbed, or must be."""
+        if self._closing or self._drains or self._bytes >= _LAZY:
+            return True
+        return now - self._last_put >= _PAUSE_S or now - self._queue[0][0] >= _OLDEST_S
 
     def _publish(self, record: CallRecord) -> None:
         try:
@@ -131,7 +150,12 @@ class Publisher:
     def drain(self, timeout: float) -> bool:
         """Wait until everything queued is published; False when `timeout` seconds were not enough."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._queue and not self._busy, timeout)
+            self._drains += 1
+            self._hurry.notify_all()
+            try:
+                return self._changed.wait_for(lambda: not self._queue and not self._busy, timeout)
+            finally:
+                self._drains -= 1
 
     def close(self, state: str, timeout: float) -> None:
         """Publish what is queued, at most for `timeout` seconds, and close the session with its counts."""
@@ -144,7 +168,7 @@ class Publisher:
             log.warning("%d calls could not be published within %g s and are lost", lost, time.monotonic() - start)
         with self._changed:
             self._closing = True
-            for condition in (self._changed, *self._work):
+            for condition in (self._changed, self._hurry, *self._work):
                 condition.notify_all()
         self._beat_stop.set()
         for thread in (*self._threads, self._beater):
