@@ -13,6 +13,7 @@ from ..summary import Summary
 from ..terminal import sanitised
 
 _SHOWN = 50
+_RANGES = 6
 _RESULT = {0: "pass", 1: "fail", 5: "nothing"}
 
 
@@ -137,12 +138,13 @@ def _remarks(summary: Summary) -> Iterable[str]:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0-3, 7`: numbers as people write them, the first few ranges."""
+    """`0-3, 7`: numbers as people write them; only the ends and the count where that would be long."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
             found[-1][1] = number
         else:
             found.append([number, number])
-    words = [str(first) if first == last else f"{first}-{last}" for first, last in found[:8]]
-    return ", ".join(words) + (", …" if len(found) > 8 else "")
+    if len(found) > _RANGES:
+        return f"{found[0][0]} … {found[-1][1]} ({sum(last - first + 1 for first, last in found)} in all)"
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in found)

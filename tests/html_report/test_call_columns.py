@@ -9,6 +9,7 @@ from report_rows import packed, row
 
 from spool_reader.html_report.calls import Calls
 from spool_reader.html_report.details import Details
+from spool_reader.html_report.overview import ranges
 from spool_reader.html_report.writing import write_report
 from spool_reader.rows import finding_of
 from spool_reader.summary import summarise
@@ -62,3 +63,17 @@ def test_the_worst_failing_calls_open(limit: int, opened: list[int]) -> None:
         details.add(number, finding_of(item), item)
     places, _ = details.packed(list(range(50)))
     assert (places, details.failing) == (opened, 50)
+
+
+RANGES: dict[str, list[int]] = {
+    "": [],
+    "4": [4],
+    "0-3, 7": [7, 0, 1, 2, 3],
+    "0, 2, 4, 6, 8, 10": [0, 2, 4, 6, 8, 10],
+    "0 … 13 (8 in all)": [0, 2, 4, 6, 8, 10, 12, 13],
+}
+
+
+@pytest.mark.parametrize("text", RANGES)
+def test_numbers_are_told_as_ranges(text: str) -> None:
+    assert ranges(RANGES[text]) == text

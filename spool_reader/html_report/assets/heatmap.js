@@ -9,7 +9,7 @@ function worseOf(one, other) {
   return Number.isNaN(other) || other <= one ? one : other;
 }
 
-// Steps are drawn together where there are more of them than the window is wide.
+// Neighbours are drawn together where there are too many of them.
 function bucketsOf(values, most) {
   const places = [...new Set(values)].sort((a, b) => a - b);
   const size = Math.ceil(places.length / most);
@@ -21,7 +21,9 @@ function bucketsOf(values, most) {
 
 function mapCells() {
   const width = $("map").clientWidth;
-  const most = Math.max(6, Math.min(64, Math.floor((width - (width < 640 ? 145 : 210)) / 20)));
+  const fitting = Math.max(6, Math.min(64, Math.floor((width - (width < 640 ? 145 : 210)) / 20)));
+  // Steps lie side by side and may share a cell; which rank fails is the question itself, so the map rather scrolls.
+  const most = axis === "rank" ? 96 : fitting;
   const { bucketOf, shown } = bucketsOf(calls[axis], most);
   const rows = calls.operators.map((name, operator) => ({ operator, name, worst: NaN, verdict: 9, first: Infinity, cells: new Array(shown.length) }));
   let place = 0;
