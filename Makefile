@@ -72,7 +72,7 @@ ray: $(STAMP)
 # The HTML report in a real browser. Chromium is not installed from here: where none is found, this says how to get one.
 test-browser: $(STAMP)
 	$(PY) -m pip install -q -c constraints.txt playwright
-	@command -v chromium chromium-browser google-chrome >/dev/null || test -n "$$CHROMIUM" || \
+	@test -n "$$CHROMIUM$$(command -v chromium)$$(command -v chromium-browser)$$(command -v google-chrome)" || \
 		{ echo "test-browser: no Chromium here; install one (Debian: apt-get install chromium) or name it in CHROMIUM="; exit 1; }
 	$(PY) -m pytest -m browser
 
