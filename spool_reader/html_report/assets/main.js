@@ -32,7 +32,7 @@ function startPage() {
 }
 
 async function start() {
-  if (!("DecompressionStream" in window)) throw new Error("this browser is too old: Chromium 80, Firefox 113 or Safari 16.4 and later show this page");
+  if (!("DecompressionStream" in window)) throw new Error("this browser is too old: Chromium 92, Firefox 113 or Safari 16.4 and later show this page");
   calls = readCalls(JSON.parse(await unpack(taken("data"))));
   startTable();
   startMap();
