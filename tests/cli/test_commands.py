@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +122,17 @@ def test_purge_of_a_clean_spool_does_nothing(tmp_path: Path) -> None:
     result = run("purge", tmp_path, "--dry-run", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["claims"] == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(shell: str) -> None:
+    def ask(instruction: str, **more: str) -> str:
+        env = {**environment(), "_SPOOL_CHECK_COMPLETE": f"{shell}_{instruction}", **more}
+        program = "import sys; sys.argv = ['spool-check']; import cli; cli.main(prog_name='spool-check')"
+        run = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    assert "spool-check" in ask("source")
+    found = ask("complete", COMP_WORDS="spool-check re", COMP_CWORD="re" if shell == "fish" else "1")
+    assert {"replay", "report", "reprocess"} <= set(re.findall(r"\w+", found))
