@@ -14,6 +14,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not dead_links(page)
 
 
+def test_the_chinese_readme_has_the_same_blocks() -> None:
+    english, chinese = ((ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh.md"))
+    assert blocks_of(chinese) == blocks_of(english)
+    assert not dead_links(ROOT / "README.zh.md")
+
+
 def test_the_tutorial_finds_both_faults(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
     follow(blocks_of(page), tmp_path, {})
