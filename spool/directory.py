@@ -72,6 +72,7 @@ class DirectorySpool(Spool):
         self._listing = Listing(root)
         self._counter = Counter(root)
         self._claims: set[DirectoryClaim] = set()
+        self._doubtful = False
         self._fenced = 0
         self._lock = threading.Lock()
 
@@ -140,14 +141,30 @@ class DirectorySpool(Spool):
                 claim = self._take(*found)
                 if claim is not None:
                     return claim
-            if not self._listing.refresh(ranks):
+            if not self._listing.refresh(ranks) and not self._put_right():
                 return None
+
+    def _put_right(self) -> bool:
+        """Give back what is ours without our knowing; whether there was any. Raises OSError.
+
+        NFS may carry out a rename, lose the reply, send it again and say ENOENT. Looking each time would cost a listing for
+        each lost race, so it is done once there is nothing else to do.
+        """
+        if not self._doubtful:
+            return False
+        known = {claim.path.name for claim in list(self._claims)}
+        strays = self._mover.give_back_others(self._consumer.folder, known)
+        self._doubtful = False
+        for stray in strays:
+            self._listing.put_back(*stray)
+        return bool(strays)
 
     def _take(self, place: Place, parsed: BundleName) -> DirectoryClaim | None:
         target = self._consumer.folder / place.claimed
         try:
             files.rename(self.root / place.ready, target)
         except OSError as error:
+            self._doubtful = True
             if error.errno not in files.GONE:
                 # A lost reply on NFS: the rename may have happened, and then the bundle is ours.
                 if place.claimed not in files.names_if_any(target.parent):
@@ -228,6 +245,8 @@ class DirectorySpool(Spool):
             with suppress(SpoolError):
                 claim.release()
         with self._lock:
+            with suppress(OSError):
+                self._put_right()
             self._consumer.leave()
 
     @contextmanager

@@ -6,7 +6,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +42,11 @@ class Mover:
             self.quarantine(folder / name, back, f"{older.attempt} attempts failed: each time the reader died on it")
             return None
         return (back, older) if self._rename(folder / name, self._root / back.ready) else None
+
+    def give_back_others(self, folder: Path, known: Collection[str]) -> list[tuple[Place, BundleName]]:
+        """Every claimed file of a folder that has no `known` name back to its place, as it was; where each waits now."""
+        strays = [name for name in files.names_if_any(folder) if name not in known]
+        return [back for name in strays if (back := self.give_back(folder, name, failed_attempt=False)) is not None]
 
     def quarantine(self, path: Path, place: Place, reason: str) -> bool:
         """A claimed file into quarantine, with a JSON beside it that says why; False when somebody else has moved it."""

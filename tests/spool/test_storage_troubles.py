@@ -75,6 +75,73 @@ def test_a_root_that_vanishes_and_comes_back(tmp_path: Path) -> None:
     assert not list(root.rglob("*.safetensors"))
 
 
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ESTALE, errno.EIO])
+def test_a_claim_whose_reply_was_lost_is_judged_by_the_same_reader(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS carries out a rename, loses the reply and sends it again: ENOENT for a file that is ours."""
+    root = tmp_path / "spool"
+    publish(root, call(0), call(1), call(2))
+    rename, lost = files.rename, []
+
+    def loses_the_second_claim(source: Any, target: Any) -> None:
+        rename(source, target)
+        if "claimed" in Path(target).parts:
+            lost.append(target)
+            if len(lost) == 2:
+                raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(files, "rename", loses_the_second_claim)
+    with open_spool(root, options=PLAIN) as spool:
+        held = []
+        while (claim := spool.claim(timeout=0.2)) is not None:
+            held.append(claim)
+        assert sorted(claim.seq for claim in held) == [0, 1, 2]
+        assert [claim.attempt for claim in held] == [0, 0, 0]
+        assert all(claim.done() for claim in held)
+
+
+def test_a_claim_whose_reply_was_lost_is_given_back_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = tmp_path / "spool"
+    publish(root, call(0), call(1))
+    rename = files.rename
+
+    def loses_the_reply(source: Any, target: Any) -> None:
+        rename(source, target)
+        if Path(target).name.startswith("r0.t0.00000000"):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(files, "rename", loses_the_reply)
+    with open_spool(root, options=PLAIN) as spool:
+        claim = spool.claim()
+        assert claim is not None
+        assert claim.seq == 1
+    assert len(list((root / "rank0").rglob("*.safetensors"))) == 2
+
+
+def test_two_sessions_of_one_rank_at_the_same_time(tmp_path: Path) -> None:
+    root = tmp_path / "spool"
+    infos = [SessionInfo(name, 0, "host", 1, "0", 0.0) for name in ("one", "two")]
+    with open_spool(root, create=True, options=PLAIN) as first, open_spool(root, options=PLAIN) as second:
+        sessions = [spool.open_session(info) for spool, info in zip((first, second), infos, strict=True)]
+        for seq in range(20):
+            for spool, info in zip((first, second), infos, strict=True):
+                assert spool.publish(call(seq, session=info.session))
+        # While both write: what is taken and tidied away between does not disturb them.
+        seen = []
+        while (claim := first.claim()) is not None:
+            header = claim.load().header
+            seen.append((header.session, header.seq))
+            assert claim.done()
+        first.tidy()
+        assert second.publish(call(20, session="two"))
+        for session in sessions:
+            session.close("closed", {})
+        assert {(record.session, record.state) for record in first.sessions()} == {("one", "closed"), ("two", "closed")}
+    assert sorted(seen) == [(name, seq) for name in ("one", "two") for seq in range(20)]
+    assert len(list(root.rglob("*.safetensors"))) == 1
+
+
 def test_folders_are_touched_where_listings_hide_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NFS 3: a file made in the same tick as the last listing stays unseen until the folder's time is set from here."""
     root = tmp_path / "spool"
