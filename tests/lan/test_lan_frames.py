@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spool_bundles import info
 
@@ -98,6 +98,8 @@ KEYS = st.sampled_from(
 )
 
 
+# On a busy machine the first example alone may take seconds.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.binary(max_size=200) | st.dictionaries(KEYS, JSON | st.just(1)).map(lambda v: json.dumps(v).encode()))
 def test_random_bodies_are_parsed_or_refused(data: bytes) -> None:
     for parse in PARSERS:

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,11 +68,17 @@ def judge_as(root: Path, group: int, user: int) -> subprocess.CompletedProcess[s
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
 
 
+@pytest.fixture
+def seen_by_all() -> Iterator[Path]:
+    """A folder that other users reach: pytest's own are below one that only its owner enters."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
 @ROOT_ONLY
-def test_another_user_of_the_group_judges(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    root = tmp_path / "spool"
+def test_another_user_of_the_group_judges(seen_by_all: Path) -> None:
+    root = seen_by_all / "spool"
     path = publish(root, mode=0o660, group=str(GROUP))
     assert path.stat().st_gid == GROUP
     run = judge_as(root, GROUP, OTHER)
@@ -80,10 +87,8 @@ def test_another_user_of_the_group_judges(tmp_path: Path) -> None:
 
 
 @ROOT_ONLY
-def test_a_user_without_the_right_is_told(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
-    root = tmp_path / "spool"
+def test_a_user_without_the_right_is_told(seen_by_all: Path) -> None:
+    root = seen_by_all / "spool"
     publish(root, mode=0o640)
     run = judge_as(root, OTHER, OTHER)
     assert run.returncode != 0
