@@ -52,14 +52,11 @@ class TerminalView:
         self._heartbeat = heartbeat
         self._beat = time.monotonic()
         self._drawn = 0
-        self._failures: list[Finding] = []
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RowWritten):
-            if event.finding.verdict == "error":
-                self._failures = [*self._failures[-(_LIVE_ROWS - 1) :], event.finding]
-                if not self._live:
-                    self._line(_failure(event.finding))
+            if event.finding.verdict == "error" and not self._live:
+                self._line(_failure(event.finding))
         elif isinstance(event, Progress):
             self._progress(event)
         elif isinstance(event, Started):
@@ -94,7 +91,8 @@ class TerminalView:
             f"  rank {session.rank}: {session.state}, {session.counts.get('published', 0)} calls published"
             for session in event.sessions[:_LIVE_ROWS]
         ]
-        lines += [f"  {_failure(finding)}" for finding in self._failures]
+        worst = [finding for finding in event.summary.worst if finding.verdict == "error"][:_LIVE_ROWS]
+        lines += [f"  {_failure(finding)}" for finding in worst]
         self._erase()
         for line in lines:
             colour = "error" if line.startswith("  error") else None
