@@ -14,6 +14,8 @@ def row_lines(row: Mapping[str, Any]) -> Iterator[str]:
     """One judged call in full: verdict, standard, and for each output its metrics beside their limits."""
     place = f"rank {row['rank']} step {row['step']} seq {row['seq']}"
     yield f"{row['verdict'].upper()} {sanitised(row['api'])} ({row['phase']}), {place}"
+    if row.get("origin"):
+        yield f"  of the backward of {sanitised(row['origin'])}"
     if row.get("message"):
         yield f"  {sanitised(row['message'])}"
     if row.get("standard"):
@@ -46,6 +48,8 @@ def bundle_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield f"{found['path']}"
     yield f"  {sanitised(found['api'])} ({found['phase']}), rank {found['rank']} step {found['step']} seq {found['seq']}"
     yield f"  session {sanitised(found['session'])}, format {found['format']}, {found['nbytes']} bytes of data, digest checked"
+    if found.get("origin"):
+        yield f"  of the backward of {sanitised(found['origin'])}"
     if found.get("skip"):
         yield f"  {sanitised(found['skip'])}"
     for part in ("context", "producer"):

@@ -11,6 +11,7 @@ import torch
 from processes import left_in
 
 from spool import BundleError, dump_bundle
+from spool_reader.explain import bundle_lines, row_lines
 from spool_reader.inspection import inspect_file, replay_files, status
 
 
@@ -63,3 +64,13 @@ def test_status_counts_and_takes_nothing(tmp_path: Path, training: Any) -> None:
     assert len(left_in(tmp_path / "spool")) == 2
     assert not (tmp_path / "spool" / "claimed").exists()
     writer.close()
+
+
+def test_a_backward_call_is_shown_with_the_call_that_it_belongs_to() -> None:
+    found = {
+        "path": "x", "api": "Aten.mm.0", "phase": "backward", "rank": 0, "step": 0, "seq": 1, "session": "s1", "format": 1,
+        "nbytes": 0, "origin": "Functional.linear.4", "context": {}, "producer": {}, "values": {},
+    }  # fmt: skip
+    assert "  of the backward of Functional.linear.4" in list(bundle_lines(found))
+    row = {**found, "verdict": "pass", "outputs": []}
+    assert "  of the backward of Functional.linear.4" in list(row_lines(row))
