@@ -204,7 +204,12 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+# What is in these is in the others too, one thing at a time; `make test-slow` runs them.
+SLOW = {"llama, bf16 autocast", "llama, checkpointing", "bert", "vit, bf16 autocast"}
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in sorted(MODELS)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_real_model_passes(name: str, tmp_path: Path, cli: Any, script: Any) -> None:
     spool, out = tmp_path / "spool", tmp_path / "out"
     run = script(PROGRAM.replace("{model}", MODELS[name]), spool)
