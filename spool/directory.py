@@ -19,6 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter as Tally
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -47,6 +48,8 @@ log = logging.getLogger("spool_check.spool")
 _POLL = (0.01, 0.5)
 _LOOK_SHARE = 9
 _LONGEST_PAUSE = 10.0
+# How often one look at the spool tries for a name that is listed and not there.
+_TRIES = 3
 
 
 class DirectorySpool(Spool):
@@ -136,13 +139,24 @@ class DirectorySpool(Spool):
         """One bundle if there is any. Raises OSError."""
         self._consumer.join()
         self._janitor.visit(self._consumer.own)
+        # NFS 3 may list for many seconds what has gone: a name that is never there is not tried for ever.
+        tries: Tally[Place] = Tally()
+        looked = False
         while True:
+            tried = False
             while (found := self._listing.next(ranks)) is not None:
+                if tries[found[0]] == _TRIES:
+                    continue
+                tried = True
+                tries[found[0]] += 1
                 claim = self._take(*found)
                 if claim is not None:
                     return claim
-            if not self._listing.refresh(ranks) and not self._put_right():
-                return None
+            if (looked and not tried) or not self._listing.refresh(ranks):
+                if not self._put_right():
+                    return None
+                tries.clear()
+            looked = True
 
     def _put_right(self) -> bool:
         """Give back what is ours without our knowing; whether there was any. Raises OSError.

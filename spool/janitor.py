@@ -71,6 +71,7 @@ class Janitor:
         self._root, self._stale_after, self._give_back = root, stale_after, give_back
         self._observer = Observer(stale_after)
         self._next = float("-inf")
+        self._hides = files.is_nfs3(root)
         self._failing = False
 
     def visit(self, own: str) -> int:
@@ -136,6 +137,10 @@ class Janitor:
         failed: OSError | None = None
         for consumer in dead:
             folder = self._root / CLAIMED / consumer
+            if self._hides:
+                # NFS 3 may hide a claim for ever that was made in the same tick as the listing it remembers.
+                with contextlib.suppress(OSError):
+                    files.touch(folder)
             claims = [name for name in files.names_if_any(folder) if parse_claim_name(name) is not None]
             taken = 0
             for name in claims:

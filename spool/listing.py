@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from . import files
+from .consumers import CLAIMED
 from .names import BundleName, Place, parse_bundle_name, rank_of, step_of
 from .waiting import WaitingFile, Wanted
 
@@ -93,7 +94,9 @@ class Listing:
         touch = self._hides and time.monotonic() - self._touched > _TOUCH_EVERY_S
         if touch:
             self._touched = time.monotonic()
+            # The janitor lists the claims' folder from this host too.
             _touch(self._root)
+            _touch(self._root / CLAIMED)
         folders = list(ranks_of(self._root))
         self._enough = max(_LEAST, min(_ENOUGH, _IN_ALL // max(len(folders), 1)))
         for rank, folder in folders:

@@ -45,8 +45,19 @@ class Mover:
 
     def give_back_others(self, folder: Path, known: Collection[str]) -> list[tuple[Place, BundleName]]:
         """Every claimed file of a folder that has no `known` name back to its place, as it was; where each waits now."""
-        strays = [name for name in files.names_if_any(folder) if name not in known]
-        return [back for name in strays if (back := self.give_back(folder, name, failed_attempt=False)) is not None]
+        found = []
+        for name in files.names_if_any(folder):
+            if name not in known:
+                try:
+                    back = self.give_back(folder, name, failed_attempt=False)
+                except OSError as error:
+                    # RACE: a janitor that takes us for dead has it, and NFS 3 lists it all the same.
+                    if error.errno not in files.GONE:
+                        raise
+                    continue
+                if back is not None:
+                    found.append(back)
+        return found
 
     def quarantine(self, path: Path, place: Place, reason: str) -> bool:
         """A claimed file into quarantine, with a JSON beside it that says why; False when somebody else has moved it."""

@@ -40,6 +40,8 @@ class Reader:
         self.host = host
         self.spool = DirectorySpool(ROOT, options=OPTIONS, consumer=name)
         self.held: list[Claim] = []
+        # Their rows are durable; they are still to be deleted.
+        self.finished: list[Claim] = []
 
 
 class Protocol(RuleBasedStateMachine):
@@ -119,8 +121,23 @@ class Protocol(RuleBasedStateMachine):
             self.forgiven.add(claim.seq)
             self._die(number)
             return
-        if not claim.done():
-            self.forgiven.add(claim.seq)
+        reader.finished.append(claim)
+        self._delete(reader)
+
+    def _delete(self, reader: Reader) -> None:
+        """What is finished; what cannot be deleted now is tried again, as the engine does."""
+        while reader.finished:
+            try:
+                fenced = not reader.finished[0].done()
+            except SpoolError:
+                return
+            claim = reader.finished.pop(0)
+            if fenced:
+                self.forgiven.add(claim.seq)
+
+    @rule(number=st.integers(0, 1))
+    def delete(self, number: int) -> None:
+        self._delete(self._as(number))
 
     @rule(number=st.integers(0, 1))
     def give_back(self, number: int) -> None:
@@ -133,11 +150,30 @@ class Protocol(RuleBasedStateMachine):
                 self._die(number)
 
     @rule(number=st.integers(0, 1))
+    def catches_up(self, number: int) -> None:
+        """A reader that lives finishes what it holds and what waits: then nothing is its own without its knowing."""
+        reader = self._as(number)
+        own = reader.spool._consumer.own
+        if own in self.dead:
+            return
+        self.server.faults.clear()
+        self._delete(reader)
+        for claim in reader.held:
+            claim.release()
+        reader.held.clear()
+        while (claim := reader.spool.claim()) is not None:
+            self.rows[claim.load().header.seq] += 1
+            assert claim.done()
+        folder = self.server.folders.get(str(ROOT / "claimed" / own))
+        assert folder is None or not folder.files, "claims that nobody would judge as long as it lives"
+
+    @rule(number=st.integers(0, 1))
     def die(self, number: int) -> None:
         self._die(number)
 
     def _die(self, number: int) -> None:
         reader = self._as(number)
+        self.forgiven |= {claim.seq for claim in reader.finished}
         self.dead.add(reader.spool._consumer.own)
         self.readers[number] = self._reader(number + 1)
 
@@ -146,12 +182,22 @@ class Protocol(RuleBasedStateMachine):
         """Paused for long: others take back what it holds, and it goes on without knowing."""
         reader = self._as(number)
         self.dead.add(reader.spool._consumer.own)
-        self.forgiven |= {claim.seq for claim in reader.held}
+        self.forgiven |= {claim.seq for claim in (*reader.held, *reader.finished)}
 
     @rule(happened=st.booleans(), number=st.sampled_from(LOST))
     def a_reply_is_lost(self, happened: bool, number: int) -> None:
         # That a file is not there is never said of one that is, except where the first try has moved it.
         self.server.faults = [(happened or number == errno.ENOENT, number)]
+
+    @rule(happened=st.booleans(), error=st.sampled_from(LOST), number=st.integers(0, 1))
+    def a_claim_loses_its_reply(self, happened: bool, error: int, number: int) -> None:
+        reader = self._as(number)
+        self.server.faults.clear()
+        # The consumer's first record is renamed too: this is about the bundle.
+        reader.spool._consumer.join()
+        self.a_reply_is_lost(happened, error)
+        self.claim(number)
+        self.server.faults.clear()
 
     @rule()
     def the_clock_ticks(self) -> None:
@@ -171,8 +217,10 @@ class Protocol(RuleBasedStateMachine):
             self.patch.undo()
 
     def _drain(self) -> None:
-        """All readers die; a new one gets everything."""
+        """The readers that live go on to the end, then all die; a new one gets everything."""
         self.server.faults.clear()
+        for number in range(2):
+            self.catches_up(number)
         for number in range(2):
             self._die(number)
         self.patch.setattr(listing_module, "_TOUCH_EVERY_S", -1.0)

@@ -119,6 +119,33 @@ def test_a_claim_whose_reply_was_lost_is_given_back_at_the_end(tmp_path: Path, m
     assert len(list((root / "rank0").rglob("*.safetensors"))) == 2
 
 
+def test_a_listing_that_shows_what_has_gone_does_not_keep_a_claim_from_returning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "spool"
+    publish(root, call(0))
+    names, rename, tries = files.names, files.rename, []
+
+    def remembers(folder: Any) -> list[str]:
+        shown = names(folder)
+        return shown or ["00000000.Torch.add.0.safetensors"] if Path(folder).name == "step0" else shown
+
+    def counted(source: Any, target: Any) -> None:
+        if Path(source).parent.name == "step0":
+            tries.append(source)
+            # Without a limit it would go on for ever.
+            assert len(tries) < 100
+        rename(source, target)
+
+    monkeypatch.setattr(files, "names", remembers)
+    monkeypatch.setattr(files, "rename", counted)
+    with open_spool(root, options=PLAIN) as spool:
+        claim = spool.claim()
+        assert claim is not None
+        assert claim.done()
+        assert spool.claim() is None
+
+
 def test_two_sessions_of_one_rank_at_the_same_time(tmp_path: Path) -> None:
     root = tmp_path / "spool"
     infos = [SessionInfo(name, 0, "host", 1, "0", 0.0) for name in ("one", "two")]

@@ -68,8 +68,10 @@ class Server:
         text = os.fspath(path)  # type: ignore[call-overload]
         return self._folder(os.path.dirname(text)), os.path.basename(text), text
 
-    def _changes(self, folder: Folder) -> None:
-        folder.time = self.clock
+    def _changes(self, path: str) -> None:
+        """The folder gets the time of the tick; the host that made the change does not believe its own listing any more."""
+        self.folders[path].time = self.clock
+        self.host.listed.pop(path, None)
 
     def _look_up(self, path: object) -> tuple[Folder, str, str]:
         folder, name, text = self._split(path)
@@ -99,11 +101,11 @@ class Server:
 
     def make_folder(self, path: Any, mode: int) -> bool:
         text = os.fspath(path)
-        parent = self._folder(os.path.dirname(text))
+        self._folder(os.path.dirname(text))
         if text in self.folders:
             return False
         self.folders[text] = Folder(self.clock)
-        self._changes(parent)
+        self._changes(os.path.dirname(text))
         return True
 
     def touch(self, path: Any) -> None:
@@ -121,8 +123,8 @@ class Server:
         if fault is None or fault[0]:
             into.files[new] = folder.files.pop(name)
             self.host.absent.discard(where)
-            self._changes(folder)
-            self._changes(into)
+            self._changes(os.path.dirname(text))
+            self._changes(os.path.dirname(where))
         if fault is not None:
             raise refused(fault[1], text)
 
@@ -131,7 +133,7 @@ class Server:
         fault = self._fault()
         if fault is None or fault[0]:
             del folder.files[name]
-            self._changes(folder)
+            self._changes(os.path.dirname(text))
         if fault is not None:
             raise refused(fault[1], text)
 
@@ -141,7 +143,7 @@ class Server:
         if folder.files or any(os.path.dirname(other) == text for other in self.folders):
             raise refused(errno.ENOTEMPTY, text)
         del self.folders[text]
-        self._changes(self._folder(os.path.dirname(text)))
+        self._changes(os.path.dirname(text))
 
     def inode(self, path: Any) -> tuple[int, int]:
         folder, name, _ = self._look_up(path)
@@ -164,7 +166,7 @@ class Server:
         self._inodes += 1
         folder.files[name] = b"".join(bytes(buffer) for buffer in buffers), self._inodes
         self.host.absent.discard(text)
-        self._changes(folder)
+        self._changes(os.path.dirname(text))
         return 1, self._inodes
 
     def overwrite(self, path: Any, data: bytes) -> None:
