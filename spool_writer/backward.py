@@ -64,7 +64,13 @@ class _Here(threading.local):
 
 
 class BackwardMode(TorchDispatchMode):
-    """Sees every operator that a backward runs, in whichever thread, and gives those that compute to the recorder."""
+    """Sees every operator that a backward runs, in whichever thread, and gives those that compute to the recorder.
+
+    Operators of higher order (`torch.cond`, `flex_attention`) pass whole: torch refuses to run them under a mode that does not
+    say that it takes them, and what they call inside is theirs.
+    """
+
+    supports_higher_order_operators = True
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -75,7 +81,7 @@ class BackwardMode(TorchDispatchMode):
         self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if self._recorder.silent or _is_symbolic():
+        if type(func) is not OpOverload or self._recorder.silent or _is_symbolic():
             return func(*args, **kwargs)
         name = recorded_name(func)
         skipped = name is None or _only_moves(name[1], args, kwargs)

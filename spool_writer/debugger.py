@@ -166,14 +166,16 @@ class PrecisionDebugger:
         atexit.unregister(self._at_exit)
         counts = self._counts.now()
         log.info("rank %d: %s; time: %s", self._rank, counts, self.stats())
-        if counts["dropped"] or counts["errors"]:
+        if counts["dropped"]:
             log.warning(
-                "rank %d: %d of %d calls were not recorded (%d errors); their rows will be missing",
+                "rank %d: %d of %d calls were dropped (%d errors); their rows will be missing",
                 self._rank,
                 counts["dropped"],
                 counts["seen"],
                 counts["errors"],
             )
+        elif counts["errors"]:
+            log.warning("rank %d: %d errors; the calls that met one have skip rows", self._rank, counts["errors"])
 
     def counts(self) -> dict[str, int]:
         """Calls so far: seen, captured, filtered, unreplayable, dropped, published, and errors of the tool."""

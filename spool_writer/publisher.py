@@ -111,7 +111,6 @@ class Publisher:
             finally:
                 with self._changed:
                     self._seconds["publishing"] += time.perf_counter() - start
-                    self._written += record.nbytes
                     self._busy -= 1
                     self._bytes -= record.nbytes + _OVERHEAD
                     self._changed.notify_all()
@@ -133,8 +132,13 @@ class Publisher:
             self._counts.add("dropped")
             self._counts.trouble(f"publish {type(error).__name__}", f"{record.api} was not published: {error!r}")
         else:
-            self._counts.add("published" if published else "dropped")
+            if not published:
+                self._counts.add("dropped")
+                return
+            self._counts.add("published")
             self._counts.add("captured" if bundle.header.skip is None else "unreplayable")
+            with self._changed:
+                self._written += record.nbytes
 
     def _beat(self) -> None:
         while not self._beat_stop.wait(_HEARTBEAT_S):

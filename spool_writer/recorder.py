@@ -13,7 +13,6 @@ from .before import Before
 from .counting import Counts
 from .device import device_of
 from .filters import Filters
-from .identity import surroundings
 from .mutation import Argument
 from .names import Name
 from .numbering import Numbering
@@ -134,7 +133,11 @@ class Recorder:
         if self._strict:
             raise error
         self._counts.trouble(f"capture {type(error).__name__}", f"{place.api} could not be recorded: {error!r}")
-        self._send(place, surroundings(), "cpu", skip=f"spool-check failed to record it: {error!r}")
+        try:
+            # Nothing is asked of torch again: the question may be what has failed.
+            self._send(place, _NOTHING, "unknown", skip=f"spool-check failed to record it: {error!r}")
+        except Exception:
+            self._counts.add("dropped")
 
     def _record(
         self, place: _Place, before: Before, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any

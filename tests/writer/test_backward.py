@@ -395,3 +395,21 @@ def test_operators_of_a_vendor_have_their_own_names(record: Any) -> None:
 
         found = backward_of(record(program))
     assert ("NPU.npu_rms_norm_backward.0", "NPU.npu_rms_norm.0") in found
+
+
+def test_an_operator_of_higher_order_passes_whole(record: Any) -> None:
+    """Torch refuses to run one under a mode that does not say that it takes them."""
+
+    def program() -> list[Tensor]:
+        x = leaf()
+        torch.cond(x.sum() < 1, lambda t: t.sin(), lambda t: t.cos(), (x,)).sum().backward()
+        return [x]
+
+    [expected] = program()
+    torch._dynamo.reset()
+    kept: list[Tensor] = []
+    record(lambda debugger: kept.extend(program()))
+    torch._dynamo.reset()
+    assert expected.grad is not None
+    assert kept[0].grad is not None
+    assert torch.equal(kept[0].grad, expected.grad)

@@ -19,7 +19,7 @@ from processes import ROOT, environment
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spool import Bundle
+from spool import Bundle, open_spool
 from spool_check import PrecisionDebugger
 
 x = torch.arange(6.0).reshape(2, 3)
@@ -347,3 +347,33 @@ def test_where_the_time_went_is_told(tmp_path: Path) -> None:
     assert stats["recording_s"] > 0
     assert stats["publishing_s"] > 0
     assert stats["waiting_s"] == 0
+
+
+def test_an_error_of_ours_never_reaches_the_training_and_leaves_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise RuntimeError("torch refuses the question")
+
+    monkeypatch.setattr("spool_writer.before.surroundings", refuse)
+    with PrecisionDebugger(spool=tmp_path / "spool") as debugger:
+        assert torch.ones(2).add(1).tolist() == [2, 2]
+    counts = debugger.counts()
+    assert counts["seen"] == counts["unreplayable"] == counts["errors"] == 2
+    assert counts["dropped"] == 0
+    with open_spool(tmp_path / "spool") as spool:
+        claim = spool.claim()
+        assert claim is not None
+        assert "spool-check failed to record it" in str(claim.load().header.skip)
+
+
+@pytest.mark.parametrize("policy", ["drop", "sample"])
+def test_a_dropped_call_is_counted_once(policy: str, tmp_path: Path) -> None:
+    options = {"when_full": policy, "max_pending_bundles": 5, "block_timeout": 0.1}
+    with PrecisionDebugger(spool=tmp_path / "spool", **options) as debugger:
+        for _ in range(10):
+            torch.ones(3).add(1)
+    counts = debugger.counts()
+    assert counts["captured"] == counts["published"] == len(list((tmp_path / "spool").rglob("*.safetensors")))
+    assert counts["dropped"] > 0
+    assert counts["seen"] == counts["captured"] + counts["unreplayable"] + counts["filtered"] + counts["dropped"] == 20
