@@ -50,6 +50,8 @@ opdb: $(STAMP)
 
 bench: $(STAMP)
 	$(PY) benchmarks/publish.py
+	$(PY) benchmarks/waiting.py --waiting 1000 10000 100000
+	$(PY) benchmarks/capture.py
 	$(PY) benchmarks/end_to_end.py
 	$(PY) benchmarks/compare.py
 	$(PY) benchmarks/lan.py

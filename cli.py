@@ -382,6 +382,10 @@ def report(
     from spool_reader.terminal import summary_lines
     from spool_reader.time_spent import time_lines
 
+    if against and (stats or kind not in ("text", "json")):
+        raise click.UsageError(
+            f"--against compares two runs as text or json; leave out {'--stats' if stats else f'--format {kind}'}"
+        )
     selection = Selection(**_given(**selected))
     merged, before = Merged(results, selection), Merged(against, selection)
     if against:

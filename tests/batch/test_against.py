@@ -150,3 +150,11 @@ def test_what_cannot_be_read_on_either_side_is_said(runs: tuple[Path, Path]) -> 
     done = run("report", after, "--against", before, "--api", "fixed")
     assert "1 lines are no rows" in done.stderr
     assert done.exit_code == 3
+
+
+@pytest.mark.parametrize("words", [["--format", "csv"], ["--html"], ["--format", "junit"], ["--stats"]])
+def test_what_a_comparison_cannot_make_is_refused(words: list[str], runs: tuple[Path, Path]) -> None:
+    after, before = runs
+    done = run("report", after, "--against", before, *words)
+    assert done.exit_code == 2
+    assert "as text or json; leave out" in done.output
